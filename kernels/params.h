@@ -1,10 +1,13 @@
-/* The contract between host and device: what a kernel is given, and how a kernel is entered. Plain C to gcc (host and simulator) and to
- * nvcc (device). The host fills one struct per launch and passes it by value; a kernel sees a pointer to it.
+/* The contract between host and device: what a kernel is given. Plain C to gcc (host and simulator) and to nvcc (device). The host fills one
+ * struct per launch, the kernel's only parameter:
+ *   KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_forward_params) { ... p.q ... }
  *
  * The variants table (variants.txt) gives every kernel these macros: GLINT_KERNEL (its name), DTYPE, HEAD_DIM, HEAD_DIM_V, TILE_Q, TILE_K,
  * STAGES, THREADS, MIN_BLOCKS, SHARED, FEATURES, and whatever else its line says. */
 #ifndef GLINT_PARAMS_H
 #define GLINT_PARAMS_H
+
+#include "isa/types.h" /* tensor_map */
 
 #include <stdint.h>
 
@@ -31,15 +34,6 @@
 
 /* A bound of the window that hides nothing. Sequence lengths stay below it, so i + seqlen_k - seqlen_q + bound fits int32. */
 #define GLINT_UNBOUNDED (1 << 30)
-
-#if defined(__GNUC__) || defined(__CUDACC__)
-#define GLINT_ALIGN(n) __attribute__((aligned(n)))
-#endif
-
-/* A tensor map as cuTensorMapEncodeTiled writes it; on the simulator, as the simulator's driver writes it. */
-typedef struct tensor_map {
-  uint64_t opaque[16];
-} GLINT_ALIGN(64) tensor_map;
 
 /* Strides in elements, 64 bits: an offset is int64 row * stride, never an int product. The column stride is 1. */
 typedef struct glint_stride {
@@ -103,9 +97,9 @@ typedef struct glint_forward_params {
   int64_t page_table_stride;
 
   /* Work. A tile is TILE_Q rows of one head of one sequence. Non-persistent kernels get one block a tile, in grid.x alone (y and z are
-   * limited to 65535). Persistent ones get as many blocks as run at once: the block's first tile is its index, later ones come from
-   * atomic_inc(tile_counter, limit) (PTX atom.inc: wraps to 0 after limit). The counter is 0 at the start and must be 0 again at the end:
-   * with limit = num_tiles - 1 every block ends on the value it may not use, so that exactly num_tiles increments are made. */
+   * limited to 65535). Persistent ones get as many blocks as run at once, but at most num_tiles: a block's first tile is its index, later
+   * ones are grid_size + n with n = atomic_add(tile_counter, 1), until that is num_tiles or more. The counter is 0 at the start and must be
+   * 0 again at the end: exactly num_tiles additions are made, so whoever gets n == num_tiles - 1 sets it back (atomic_exch). */
   int32_t q_tiles;     /* tiles of one head of one sequence: ceil(seqlen_q / TILE_Q) */
   int32_t num_tiles;   /* q_tiles * heads_q * batch */
   int32_t heads_in_l2; /* how many heads' K and V fit in half of L2: tiles of so many heads are handed out together; at least 1 */
@@ -114,23 +108,5 @@ typedef struct glint_forward_params {
   float *o_partial;   /* FEATURE_SPLIT: [split, batch, heads_q, row, head_dim_v] */
   float *lse_partial; /* FEATURE_SPLIT: [split, batch, heads_q, row] */
 } glint_forward_params;
-
-/* ---- entry ----
- * GLINT_ENTRY(glint_forward_params, p) { ... p->q ... } defines the kernel GLINT_KERNEL. On the GPU p points into the constant bank. In the
- * simulator the kernel is a function void GLINT_KERNEL(const void *params), called by every fiber. */
-#if defined(__CUDACC__)
-#define GLINT_ENTRY(type, p)                                                                                                               \
-  static __device__ __forceinline__ void glint_body(const type *p);                                                                        \
-  extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) GLINT_KERNEL(const __grid_constant__ type glint_params) {              \
-    glint_body(&glint_params);                                                                                                             \
-  }                                                                                                                                        \
-  static __device__ __forceinline__ void glint_body(const type *p)
-#elif defined(GLINT_KERNEL)
-#define GLINT_ENTRY(type, p)                                                                                                               \
-  static inline void glint_body(const type *p);                                                                                            \
-  void GLINT_KERNEL(const void *glint_params);                                                                                             \
-  void GLINT_KERNEL(const void *glint_params) { glint_body((const type *)glint_params); }                                                  \
-  static inline void glint_body(const type *p)
-#endif
 
 #endif
