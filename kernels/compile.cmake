@@ -1,0 +1,37 @@
+# One variant through nvcc: cmake -DNVCC= -DGENCODE= -DSOURCE= -DOUTPUT= -DINCLUDE= -DREGISTERS= -P compile.cmake
+# Fails, with the compiler's words, where a kernel spills, uses more registers than its line of the table allows, or loses what it relies on
+# (setmaxnreg ignored, wgmma serialized). Writes the fatbin, its dependencies, and the most registers that any of its machines uses.
+execute_process(
+  COMMAND ${NVCC} -fatbin -x cu -std=c++17 -O3 -lineinfo ${GENCODE} --compress-mode=size -I${INCLUDE} -Xptxas=-v -MD -MF ${OUTPUT}.d -MT ${OUTPUT} -o ${OUTPUT}.new ${SOURCE}
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "nvcc ${SOURCE}:\n${output}")
+endif()
+
+set(faults "")
+string(REGEX MATCHALL "[0-9]+ bytes spill (stores|loads)" spills "${output}")
+foreach(spill IN LISTS spills)
+  if(NOT spill MATCHES "^0 bytes")
+    string(APPEND faults "  ${spill}\n")
+  endif()
+endforeach()
+set(most 0)
+string(REGEX MATCHALL "Used [0-9]+ registers" uses "${output}")
+foreach(use IN LISTS uses)
+  string(REGEX MATCH "[0-9]+" count "${use}")
+  if(count GREATER most)
+    set(most ${count})
+  endif()
+endforeach()
+if(most GREATER REGISTERS)
+  string(APPEND faults "  ${most} registers, budget ${REGISTERS}\n")
+endif()
+string(REGEX MATCHALL "[^\n]*(C75[0-9][0-9]|serialized|etmaxnreg)[^\n]*" warnings "${output}")
+foreach(warning IN LISTS warnings)
+  string(APPEND faults "  ${warning}\n")
+endforeach()
+if(faults)
+  message(FATAL_ERROR "${SOURCE} (budgets: kernels/variants.txt):\n${faults}\n${output}")
+endif()
+file(WRITE ${OUTPUT}.registers "${most}\n")
+file(RENAME ${OUTPUT}.new ${OUTPUT})
