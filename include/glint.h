@@ -123,8 +123,8 @@ typedef struct glint_problem {
   glint_tensor cu_seqlens_q; /* int32 [batch + 1]: sequence b owns rows cu[b] to cu[b + 1] - 1 of the packed q and o. Not decreasing,
                               * first >= 0, last <= total_q. Rows outside every sequence are not touched */
   glint_tensor cu_seqlens_k; /* int32 [batch + 1], the same for packed k and v; not with page_table */
-  glint_tensor seqused_q;    /* int32 [batch]: only the first so many rows are used, at most the sequence's length; other rows of o
-                              * become 0 and of lse -inf */
+  glint_tensor seqused_q;    /* int32 [batch]: only the first so many rows are used, at most the sequence's length, and seqlen_q of the
+                              * mask is this number; other rows of o become 0 and of lse -inf */
   glint_tensor seqused_k;    /* int32 [batch]: only the first so many keys are used, at most the sequence's (or the pages') capacity */
   int64_t max_seqlen_q;      /* packed: an upper bound of the lengths; default 0: total_q. Larger is allowed, smaller is refused where
                               * lengths can be read */
@@ -171,7 +171,9 @@ typedef struct glint_problem {
   size_t workspace_bytes; /* at least glint_plan_info.workspace_bytes when workspace is given */
 } glint_problem;
 
-/* Gradients for glint_backward. Absent tensors are not computed. dtype of dq, dk, dv: that of q or float32. */
+/* Gradients for glint_backward. Absent tensors are not computed. dtype of dq, dk, dv: that of q or float32 (all outputs of the oracle
+ * engine also float64). FP8: with respect to stored * descale. Rows outside every packed sequence are not touched; rows and keys that
+ * are not used get 0. A KV cache (k_new, page_table) has no backward pass: GLINT_ERROR_UNSUPPORTED. */
 typedef struct glint_gradients {
   size_t struct_size;  /* sizeof(glint_gradients) */
   glint_tensor d_o;    /* in: as o; needed */

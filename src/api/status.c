@@ -1,3 +1,4 @@
+/* Texts of status values, and how an error gets its text. */
 #include "engine.h"
 
 #include <stdarg.h>
@@ -23,4 +24,18 @@ glint_status glint_fail(glint_error *error, glint_status status, const char *for
   vsnprintf(error->text, sizeof error->text, format, args);
   va_end(args);
   return status;
+}
+
+size_t glint_dtype_size(glint_dtype dtype) {
+  switch (dtype) {
+  case GLINT_FLOAT8_E4M3:
+  case GLINT_FLOAT8_E5M2: return 1;
+  case GLINT_BFLOAT16:
+  case GLINT_FLOAT16: return 2;
+  case GLINT_FLOAT32:
+  case GLINT_INT32: return 4;
+  case GLINT_FLOAT64: return 8;
+  case GLINT_DTYPE_NONE: break;
+  }
+  return 0;
 }

@@ -40,7 +40,8 @@ typedef struct glint_work {
   glint_view seqused_k;  /* 1 axis; cache_seqlens ends up here; with seqlen_new > 0 it counts the keys BEFORE the append */
   glint_view page_table; /* 2 axes */
   glint_view k_new, v_new, rotary_cos, rotary_sin;
-  glint_view descale_q, descale_k, descale_v;             /* 3 axes: batch, head, block (stride 0 where shared) */
+  glint_view descale_q, descale_k, descale_v;             /* 3 axes: batch, head, block (stride 0 where shared). The head axis of descale_q
+                                                           * may be that of k and v: shape[1] says (heads_q or heads_kv) */
   int64_t descale_rows_q, descale_rows_k, descale_rows_v; /* rows per block; 0: one block */
   void *stream, *workspace;
   size_t workspace_bytes;
@@ -52,7 +53,7 @@ typedef struct glint_work {
 /* Where one sequence lies. Only for host engines: reads cu_seqlens, seqused and so on. */
 typedef struct glint_sequence {
   int64_t row_q, len_q;     /* first row in the packed tensor (0 when dense) and rows that exist */
-  int64_t used_q;           /* rows that are computed; len_q - used_q rows get o = 0, lse = -inf */
+  int64_t used_q;           /* rows that are computed; len_q - used_q rows get o = 0, lse = -inf. The mask is aligned to used_q and len_k */
   int64_t row_k, len_k;     /* first key row and keys visible in the end (append included) */
   int64_t batch_q, batch_k; /* index on the batch axis of q/o (0 when packed) and of k/v (0 when packed; unused when paged) */
 } glint_sequence;
@@ -63,6 +64,10 @@ int64_t glint_key_offset(const glint_work *w, const glint_view *view, int64_t b,
 
 /* Keys visible to row i of a sequence: [*first, *end); empty when *first >= *end. */
 void glint_visible_keys(const glint_work *w, const glint_sequence *s, int64_t i, int64_t *first, int64_t *end);
+
+/* Matrix FLOPs that the visible keys need (2 a multiply-add; forward 2 products, backward 5) and bytes that must move at least. host: lengths
+ * may be read; otherwise an upper bound from the shapes. */
+void glint_work_cost(const glint_work *w, int host, double *flops, double *bytes);
 
 /* Checks problem (and gradients, for the backward pass) completely and fills work. host: index arrays (cu_seqlens, ...) may be read.
  * On failure writes the message into error (size bytes) and leaves *work unspecified. */
