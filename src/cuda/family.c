@@ -1,0 +1,52 @@
+/* One row for each kernel source, and what it needs from the host. */
+#include "cuda/family.h"
+
+#include <string.h>
+
+static CUresult encode(const glint_driver *driver, const glint_view *view, uint32_t columns, uint32_t rows, tensor_map *map) {
+  static const int types[] = {[GLINT_FLOAT32] = CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+                              [GLINT_BFLOAT16] = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                              [GLINT_FLOAT16] = CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                              [GLINT_FLOAT8_E4M3] = CU_TENSOR_MAP_DATA_TYPE_UINT8,
+                              [GLINT_FLOAT8_E5M2] = CU_TENSOR_MAP_DATA_TYPE_UINT8};
+  static const int axes[4] = {3, 2, 1, 0}; /* column, head, row, batch */
+  const uint64_t size = glint_dtype_size(view->dtype);
+  const uint32_t box[4] = {columns, 1, rows, 1}, steps[4] = {1, 1, 1, 1};
+  uint64_t extent[4], stride[4];
+  for (int i = 0; i < 4; i++) {
+    extent[i] = (uint64_t)view->shape[axes[i]];
+    stride[i] = (uint64_t)view->stride[axes[i]] * size;
+    /* a map has no empty axes (nothing is loaded then), and the stride of an axis of length 1 must still be a multiple of 16 */
+    if (extent[i] == 0) extent[i] = 1;
+    if (extent[i] == 1) stride[i] = 16;
+  }
+  return driver->cuTensorMapEncodeTiled(map, types[view->dtype], 4, view->data, extent, stride + 1, box, steps, 0,
+                                        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, 0);
+}
+
+glint_status glint_tensor_map(const glint_driver *driver, const glint_view *view, uint32_t columns, uint32_t rows, tensor_map *map,
+                              glint_error *error) {
+  return glint_driver_result(driver, encode(driver, view, columns, rows, map), "cuTensorMapEncodeTiled", error);
+}
+
+/* forward_fa3.c: boxes of 64 columns (128 bytes: the swizzle's width); a consumer warpgroup owns 64 rows of q and o. */
+static glint_status prepare_fa3(const glint_driver *driver, const glint_variant *v, const glint_work *w, void *workspace,
+                                glint_forward_params *p, glint_error *error) {
+  (void)workspace;
+  uint32_t columns = 128 / (uint32_t)glint_dtype_size(w->q.dtype);
+  uint32_t o_columns = 128 / (uint32_t)glint_dtype_size(w->o.dtype);
+  glint_status status = glint_tensor_map(driver, &w->q, columns, 64, &p->map_q, error);
+  if (status == GLINT_OK) status = glint_tensor_map(driver, &w->k, columns, (uint32_t)v->tile_k, &p->map_k, error);
+  if (status == GLINT_OK) status = glint_tensor_map(driver, &w->v, columns, (uint32_t)v->tile_k, &p->map_v, error);
+  if (status == GLINT_OK) status = glint_tensor_map(driver, &w->o, o_columns, 64, &p->map_o, error);
+  return status;
+}
+
+static const glint_family families[] = {{"forward_fa2.c", glint_query_tiles, NULL, NULL},
+                                        {"forward_fa3.c", glint_query_tiles, NULL, prepare_fa3}};
+
+const glint_family *glint_family_of(const glint_variant *variant) {
+  for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+    if (strcmp(families[i].source, variant->source) == 0) return &families[i];
+  return &families[0]; /* a kernel that needs nothing of its own: one block for TILE_Q rows */
+}
