@@ -75,26 +75,13 @@ enum { KEY_ENGINE = OPTION_ENGINE_KEYS, KEY_ISA, KEY_THREADS, KEY_ARCH, KEY_KERN
 static error_t parse_engine(int key, char *text, struct argp_state *state) {
   glint_options *options = state->input;
   switch (key) {
-  case KEY_ENGINE:
-    options->engine = option_engine(state, text);
-    return 0;
-  case KEY_ISA:
-    options->isa = option_isa(state, text);
-    return 0;
-  case KEY_THREADS:
-    options->threads = (int32_t)option_integer(state, "threads", text, 1, 65536);
-    return 0;
-  case KEY_ARCH:
-    options->arch = arch_of(state, text);
-    return 0;
-  case KEY_KERNEL:
-    options->kernel = text;
-    return 0;
-  case KEY_DEVICE:
-    options->device = (int32_t)option_integer(state, "device", text, 0, 65536);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
+  case KEY_ENGINE: options->engine = option_engine(state, text); return 0;
+  case KEY_ISA: options->isa = option_isa(state, text); return 0;
+  case KEY_THREADS: options->threads = (int32_t)option_integer(state, "threads", text, 1, 65536); return 0;
+  case KEY_ARCH: options->arch = arch_of(state, text); return 0;
+  case KEY_KERNEL: options->kernel = text; return 0;
+  case KEY_DEVICE: options->device = (int32_t)option_integer(state, "device", text, 0, 65536); return 0;
+  default: return ARGP_ERR_UNKNOWN;
   }
 }
 
@@ -131,23 +118,12 @@ static void parse_window(struct argp_state *state, const char *text, glint_probl
 static error_t parse_scores(int key, char *text, struct argp_state *state) {
   glint_problem *problem = state->input;
   switch (key) {
-  case KEY_CAUSAL:
-    problem->causal = 1;
-    return 0;
-  case KEY_WINDOW:
-    parse_window(state, text, problem);
-    return 0;
-  case KEY_SCALE:
-    problem->scale = (float)option_number(state, "scale", text);
-    return 0;
-  case KEY_SOFTCAP:
-    problem->softcap = (float)option_number(state, "softcap", text);
-    return 0;
-  case KEY_SPLITS:
-    problem->num_splits = (int32_t)option_integer(state, "splits", text, 1, INT32_MAX);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
+  case KEY_CAUSAL: problem->causal = 1; return 0;
+  case KEY_WINDOW: parse_window(state, text, problem); return 0;
+  case KEY_SCALE: problem->scale = (float)option_number(state, "scale", text); return 0;
+  case KEY_SOFTCAP: problem->softcap = (float)option_number(state, "softcap", text); return 0;
+  case KEY_SPLITS: problem->num_splits = (int32_t)option_integer(state, "splits", text, 1, INT32_MAX); return 0;
+  default: return ARGP_ERR_UNKNOWN;
   }
 }
 

@@ -200,7 +200,7 @@ static glint_status load(const problem_source *source, loaded_problem *p, glint_
 
 glint_status problem_load(const problem_source *source, int index, const glint_problem *scores, glint_dtype dtype, loaded_problem *p,
                           glint_error *error) {
-  *p = (problem){.name = source->names[index], .api = *scores};
+  *p = (loaded_problem){.name = source->names[index], .api = *scores};
   p->api.struct_size = sizeof p->api;
   glint_error detail = {{0}};
   glint_status status = load(source, p, dtype, &detail);

@@ -212,7 +212,7 @@ static glint_status check_size(const header *h, size_t have, glint_error *error)
 }
 
 static glint_status parse(io_bytes bytes, int two_bytes_are_bf16, io_array *array, glint_error *error) {
-  size_t start, length;
+  size_t start = 0, length = 0;
   glint_status status = find_header(bytes, &start, &length, error);
   if (status != GLINT_OK) return status;
   header h = {0};

@@ -73,7 +73,7 @@ static glint_status parse_entry(const cJSON *item, size_t data_start, size_t fil
     return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "safetensors: tensor \"%.80s\": dtype \"%.40s\" is unknown", entry->name,
                       type->valuestring);
   entry->type = types[number].name;
-  int64_t bytes;
+  int64_t bytes = 0;
   glint_status status = parse_shape(cJSON_GetObjectItemCaseSensitive(item, "shape"), types[number].size, entry, &bytes, error);
   if (status != GLINT_OK) return status;
   status = parse_offsets(cJSON_GetObjectItemCaseSensitive(item, "data_offsets"), data_start, file_size, entry, error);
@@ -153,7 +153,7 @@ static glint_status find_header(io_bytes bytes, size_t *length, glint_error *err
 }
 
 static glint_status parse_file(io_safetensors *file, glint_error *error) {
-  size_t length;
+  size_t length = 0;
   glint_status status = find_header(file->bytes, &length, error);
   if (status != GLINT_OK) return status;
   const char *text = (const char *)file->bytes.data + 8, *end = NULL;
