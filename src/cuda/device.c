@@ -5,20 +5,14 @@
 
 double glint_machine_flops_per_clock(int32_t compute) {
   switch (compute) {
-  case 80:
-    return 2048;
+  case 80: return 2048;
   case 86:
-  case 89:
-    return 1024;
-  case 90:
-    return 4096;
+  case 89: return 1024;
+  case 90: return 4096;
   case 100:
-  case 103:
-    return 8192;
-  case 120:
-    return 1024;
-  default:
-    return 0;
+  case 103: return 8192;
+  case 120: return 1024;
+  default: return 0;
   }
 }
 

@@ -12,7 +12,7 @@ static glint_status find_symbols(glint_driver *driver, glint_error *error) {
     const char *symbol;
     size_t offset;
   } table[] = {
-#define ROW(name, symbol, parameters) {symbol, offsetof(glint_driver, name)},
+#define ROW(name, symbol, parameters) {#symbol, offsetof(glint_driver, name)},
       GLINT_DRIVER_FUNCTIONS(ROW)
 #undef ROW
   };
@@ -40,7 +40,7 @@ glint_status glint_driver_open(const char *path, glint_driver *driver, glint_err
     }
   }
   if (status == GLINT_OK) status = GLINT_DRIVER_CALL(driver, error, cuDriverGetVersion, (&driver->version));
-  driver->simulator = dlsym(driver->library, "glint_sim_driver") != NULL;
+  driver->simulator = dlsym(driver->library, "glint_sim_driver");
   if (status != GLINT_OK) glint_driver_close(driver);
   return status;
 }

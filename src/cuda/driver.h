@@ -4,6 +4,7 @@
 #ifndef GLINT_CUDA_DRIVER_H
 #define GLINT_CUDA_DRIVER_H
 
+#include "cuda/simulator.h"
 #include "engine.h"
 
 typedef int CUresult;
@@ -21,9 +22,12 @@ enum {
   CUDA_ERROR_INVALID_VALUE = 1,
   CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_NO_DEVICE = 100,
-  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_INVALID_DEVICE = 101,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_INVALID_HANDLE = 400,
   CUDA_ERROR_NOT_FOUND = 500,
-  CUDA_ERROR_LAUNCH_FAILED = 719
+  CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900
 };
 
 enum { /* CUdevice_attribute */
@@ -45,7 +49,12 @@ enum { /* CUfunction_attribute */
        CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 };
-enum { CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_MODE_RELAXED = 2, CU_STREAM_NON_BLOCKING = 1 };
+enum {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+  CU_STREAM_NON_BLOCKING = 1
+};
 
 typedef struct CUlaunchAttribute {
   uint32_t id; /* 4: cluster dimension */
@@ -80,54 +89,55 @@ enum { /* cuTensorMapEncodeTiled */
        CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3
 };
 
-/* X(result-independent name, exported symbol, parameters): every function is needed and returns a CUresult. */
+/* X(name, exported symbol, parameters): every function is needed and returns a CUresult. */
 #define GLINT_DRIVER_FUNCTIONS(X)                                                                                                          \
-  X(cuInit, "cuInit", (unsigned flags))                                                                                                    \
-  X(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                                              \
-  X(cuGetErrorName, "cuGetErrorName", (CUresult result, const char **text))                                                                \
-  X(cuGetErrorString, "cuGetErrorString", (CUresult result, const char **text))                                                            \
-  X(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                                                    \
-  X(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                                                          \
-  X(cuDeviceGetName, "cuDeviceGetName", (char *name, int size, CUdevice device))                                                           \
-  X(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                                            \
-  X(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                                                            \
-  X(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                                          \
-  X(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                                          \
-  X(cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context))                                                                             \
-  X(cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                                                                 \
-  X(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                                          \
-  X(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                                                          \
-  X(cuCtxSynchronize, "cuCtxSynchronize", (void))                                                                                          \
-  X(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr pointer))                                     \
-  X(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t bytes))                                                                    \
-  X(cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                                                                      \
-  X(cuMemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr to, const void *from, size_t bytes))                                                     \
-  X(cuMemcpyDtoH, "cuMemcpyDtoH_v2", (void *to, CUdeviceptr from, size_t bytes))                                                           \
-  X(cuMemsetD32Async, "cuMemsetD32Async", (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                                 \
-  X(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                                                 \
-  X(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                                              \
-  X(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                                         \
-  X(cuStreamGetId, "cuStreamGetId", (CUstream stream, unsigned long long *id))                                                             \
-  X(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *status))                                                            \
-  X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                                                   \
-  X(cuLibraryLoadData, "cuLibraryLoadData",                                                                                                \
+  X(cuInit, cuInit, (unsigned flags))                                                                                                      \
+  X(cuDriverGetVersion, cuDriverGetVersion, (int *version))                                                                                \
+  X(cuGetErrorName, cuGetErrorName, (CUresult result, const char **text))                                                                  \
+  X(cuGetErrorString, cuGetErrorString, (CUresult result, const char **text))                                                              \
+  X(cuDeviceGetCount, cuDeviceGetCount, (int *count))                                                                                      \
+  X(cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                                                            \
+  X(cuDeviceGetName, cuDeviceGetName, (char *name, int size, CUdevice device))                                                             \
+  X(cuDeviceGetAttribute, cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                                              \
+  X(cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                                                              \
+  X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                                            \
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                                                            \
+  X(cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext * context))                                                                               \
+  X(cuCtxGetDevice, cuCtxGetDevice, (CUdevice * device))                                                                                   \
+  X(cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                                                                            \
+  X(cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                                                                            \
+  X(cuCtxSynchronize, cuCtxSynchronize, (void))                                                                                            \
+  X(cuPointerGetAttribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr pointer))                                       \
+  X(cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * pointer, size_t bytes))                                                                      \
+  X(cuMemFree, cuMemFree_v2, (CUdeviceptr pointer))                                                                                        \
+  X(cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t bytes))                                                       \
+  X(cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t bytes))                                                             \
+  X(cuMemsetD32Async, cuMemsetD32Async, (CUdeviceptr to, unsigned value, size_t count, CUstream stream))                                   \
+  X(cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned flags))                                                                   \
+  X(cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                                                                \
+  X(cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                                                           \
+  X(cuStreamGetId, cuStreamGetId, (CUstream stream, unsigned long long *id))                                                               \
+  X(cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, int *status))                                                              \
+  X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (int *mode))                                                     \
+  X(cuLibraryLoadData, cuLibraryLoadData,                                                                                                  \
     (CUlibrary * library, const void *code, int *options, void **values, unsigned count, int *library_options, void **library_values,      \
      unsigned library_count))                                                                                                              \
-  X(cuLibraryUnload, "cuLibraryUnload", (CUlibrary library))                                                                               \
-  X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name))                                    \
-  X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel))                                                  \
-  X(cuKernelGetAttribute, "cuKernelGetAttribute", (int *value, int attribute, CUkernel kernel, CUdevice device))                           \
-  X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device))                            \
-  X(cuLaunchKernelEx, "cuLaunchKernelEx", (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))            \
-  X(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                                      \
+  X(cuLibraryUnload, cuLibraryUnload, (CUlibrary library))                                                                                 \
+  X(cuLibraryGetKernel, cuLibraryGetKernel, (CUkernel * kernel, CUlibrary library, const char *name))                                      \
+  X(cuKernelGetFunction, cuKernelGetFunction, (CUfunction * function, CUkernel kernel))                                                    \
+  X(cuKernelGetAttribute, cuKernelGetAttribute, (int *value, int attribute, CUkernel kernel, CUdevice device))                             \
+  X(cuKernelSetAttribute, cuKernelSetAttribute, (int attribute, int value, CUkernel kernel, CUdevice device))                              \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))              \
+  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                                                        \
     (void *map, int type, uint32_t rank, void *base, const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,                  \
      const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
 
 typedef struct glint_driver {
   void *library; /* of dlopen */
   char path[256];
-  int version;   /* 12020: CUDA 12.2 */
-  int simulator; /* 1: the stand-in of sim/driver.c: kernels are found by name, no code is needed, pointers are host pointers */
+  int version; /* 12020: CUDA 12.2 */
+  /* The stand-in of sim/driver.c, whose kernels are found by name and need no code; NULL: a real driver. */
+  const glint_sim_interface *simulator;
 #define GLINT_DRIVER_MEMBER(name, symbol, parameters) CUresult(*name) parameters;
   GLINT_DRIVER_FUNCTIONS(GLINT_DRIVER_MEMBER)
 #undef GLINT_DRIVER_MEMBER

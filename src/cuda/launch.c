@@ -2,6 +2,7 @@
 #include "cuda/launch.h"
 #include "cuda/family.h"
 #include "cuda/plan.h"
+#include "cuda/ranges.h"
 
 #include <string.h>
 
@@ -33,6 +34,7 @@ static glint_status run_inside(glint_cuda *cuda, const glint_scope *scope, int i
   CUstream stream = w->stream;
   CUkernel kernel;
   glint_forward_params params;
+  if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
   glint_status status = glint_cuda_kernel(cuda, index, &kernel, error);
   if (status != GLINT_OK) return status;
   glint_forward_fill(v, w, cuda->machine[scope->device].l2_bytes, &params);
