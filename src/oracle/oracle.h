@@ -37,6 +37,10 @@ void oracle_row_free(oracle_row *r);
 /* The one place where scores are made: fills r for row i of query head head. */
 void oracle_row_compute(oracle_row *r, const oracle_group *g, int64_t head, int64_t i);
 
+/* Its parts: the query row as it enters the scores (dequantised, rotated), and the dropout factors of the visible keys into r->keep. */
+void oracle_load_query(double *q, const oracle_group *g, int64_t head, int64_t i);
+void oracle_dropout(oracle_row *r, const oracle_group *g, int64_t head, int64_t i);
+
 /* Rotary embedding of x (head_dim values) at a position (Su et al. 2021, "RoFormer"). */
 void oracle_rotate(const glint_work *w, double *x, int64_t position);
 

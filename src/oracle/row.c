@@ -47,16 +47,16 @@ int oracle_row_alloc(oracle_row *r, const oracle_group *g) {
 
 void oracle_row_free(oracle_row *r) { free(r->q); }
 
-static void load_query(oracle_row *r, const oracle_group *g, int64_t head, int64_t i) {
+void oracle_load_query(double *q, const oracle_group *g, int64_t head, int64_t i) {
   const glint_work *w = g->w;
   int64_t at = g->s.batch_q * w->q.stride[0] + (g->s.row_q + i) * w->q.stride[1] + head * w->q.stride[2];
   int64_t scale_head = w->descale_q.shape[1] == w->heads_q ? head : g->head_kv;
   double scale = descale(&w->descale_q, w->descale_rows_q, g->b, scale_head, i);
-  for (int64_t c = 0; c < w->head_dim; c++) r->q[c] = scale * glint_load(w->q.data, w->q.dtype, at + c);
+  for (int64_t c = 0; c < w->head_dim; c++) q[c] = scale * glint_load(w->q.data, w->q.dtype, at + c);
   if (!w->rotary_dim) return;
   /* each row stands at its own position only where the mask tells rows apart, as flash_attn_with_kvcache defines it */
   int64_t cached = g->s.len_k - w->seqlen_new, each_row = w->window_left >= 0 || w->window_right >= 0;
-  oracle_rotate(w, r->q, each_row ? cached + i : cached);
+  oracle_rotate(w, q, each_row ? cached + i : cached);
 }
 
 /* The score of key j, in the order of glint.h. */
@@ -81,7 +81,7 @@ static double score(oracle_row *r, const oracle_group *g, int64_t head, int64_t 
   return s;
 }
 
-static void dropout(oracle_row *r, const oracle_group *g, int64_t head, int64_t i) {
+void oracle_dropout(oracle_row *r, const oracle_group *g, int64_t head, int64_t i) {
   const glint_work *w = g->w;
   uint16_t u[8];
   double kept = 1 / (1 - w->drop_threshold / 65536.0);
@@ -96,7 +96,7 @@ void oracle_row_compute(oracle_row *r, const oracle_group *g, int64_t head, int6
   const glint_work *w = g->w;
   double sink = w->sinks.data ? (double)((const float *)w->sinks.data)[head] : -(double)INFINITY, max = sink, sum = 0;
   glint_visible_keys(w, &g->s, i, &r->first, &r->end);
-  if (r->first < r->end) load_query(r, g, head, i);
+  if (r->first < r->end) oracle_load_query(r->q, g, head, i);
   for (int64_t j = r->first; j < r->end; j++) {
     r->p[j] = score(r, g, head, i, j);
     if (r->p[j] > max) max = r->p[j];
@@ -110,5 +110,5 @@ void oracle_row_compute(oracle_row *r, const oracle_group *g, int64_t head, int6
   if (sum == 0) sum = 1;
   for (int64_t j = r->first; j < r->end; j++) r->p[j] /= sum, r->keep[j] = 1;
   r->sink_p /= sum;
-  if (w->drop_threshold) dropout(r, g, head, i);
+  if (w->drop_threshold) oracle_dropout(r, g, head, i);
 }
