@@ -54,8 +54,10 @@ static int run(int argc, char **argv) {
   size_t length = glint_describe(context, NULL, 0);
   char *facts = malloc(length + 1);
   if (facts) glint_describe(context, facts, length + 1);
-  if (facts && a.json) print_json(engine, facts);
-  else if (facts) printf("engine: %s\n%s%s", engine, facts, length && facts[length - 1] != '\n' ? "\n" : "");
+  if (facts && a.json)
+    print_json(engine, facts);
+  else if (facts)
+    printf("engine: %s\n%s%s", engine, facts, length && facts[length - 1] != '\n' ? "\n" : "");
   free(facts);
   glint_close(context);
   return facts && found ? 0 : 1;

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# The command as a user meets it: exit statuses, messages, outputs of one verb read back by another.
+# usage: test_command.sh PATH-OF-GLINT SOURCE-DIRECTORY
+set -euo pipefail
+glint=$1
+data=$2/examples/data/minilm.safetensors
+fixtures=$2/tests/data/npy
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# expect NAME STATUS TEXT COMMAND...: the command ends with STATUS and prints TEXT (an extended regular expression) on either stream
+expect() {
+  local name=$1 status=$2 text=$3 got=0
+  shift 3
+  "$@" >"$work/out" 2>&1 </dev/null || got=$?
+  if [ "$got" -ne "$status" ] || ! grep -Eq -- "$text" "$work/out"; then
+    echo "FAILED $name: status $got, expected $status and /$text/; printed:"
+    cat "$work/out"
+    failures=$((failures + 1))
+  fi
+}
+
+# ---- use ----
+expect "no verb" 2 "Usage: glint VERB" "$glint"
+expect "unknown verb" 2 "no verb 'fly'" "$glint" fly
+expect "help" 0 "attention on tensors in files" "$glint" --help
+expect "version" 0 "^glint [0-9]+\.[0-9]+\.[0-9]+$" "$glint" --version
+for verb in $("$glint" --help | awk '/^  [a-z]/ { print $1 }'); do
+  expect "$verb --help" 0 "Usage:" "$glint" "$verb" --help
+  expect "$verb with an unknown option" 2 "unrecognized option" "$glint" "$verb" --no-such-option
+done
+expect "run without input" 2 "give FILE.safetensors, or all of" "$glint" run
+expect "run with half of the input" 2 "or all of" "$glint" run --q x.npy
+expect "a window that is none" 2 "not LEFT,RIGHT" "$glint" run "$data" --window 3
+expect "an engine that is none" 2 "none of auto" "$glint" run "$data" --engine tpu
+expect "float64 elsewhere" 2 "needs --engine oracle" "$glint" run "$data" --dtype f64
+
+# ---- failures ----
+expect "no such file" 1 "/nowhere: No such file" "$glint" run /nowhere
+expect "not safetensors" 1 "safetensors: a header of" "$glint" run "$fixtures/f4_little_C_v2.npy"
+expect "not npy" 1 "does not start as" "$glint" run --q "$data" --k "$data" --v "$data"
+expect "wrong rank" 1 "scalar|axes" "$glint" run --q "$fixtures/scalar.npy" --k "$fixtures/scalar.npy" --v "$fixtures/scalar.npy"
+expect "wrong type" 1 "type c8 is not supported" "$glint" run --q "$fixtures/complex.npy" --k "$fixtures/complex.npy" --v "$fixtures/complex.npy"
+expect "wrong window" 2 "not an integer from -1" "$glint" run "$data" --window=-2,0
+expect "no such problem" 1 "no problem is named 'x'" "$glint" run "$data" --name x
+expect "many problems into one npy" 1 "there are 18 problems" "$glint" run "$data" -o "$work/o.npy"
+expect "unwritable" 1 "No such file or directory" "$glint" run "$data" -o /nonexistent/o.safetensors
+
+# ---- results ----
+expect "real tensors" 0 "18 problems, .*all within tolerance" "$glint" run --check --dtype f32 "$data"
+expect "real tensors in bfloat16" 0 "18 problems, .*all within tolerance" "$glint" run --check --dtype bf16 --causal "$data"
+cp "$data" "$work/wrong.safetensors"
+printf '\000\000\200\077' | dd of="$work/wrong.safetensors" bs=1 seek=$(($(wc -c <"$data") - 4)) conv=notrunc status=none
+expect "one wrong output in the file is noticed" 1 "^short.layer5 .*WRONG" "$glint" run --check --dtype f32 "$work/wrong.safetensors"
+expect "json" 0 '"failures":\s*0' "$glint" run --check --json "$data"
+expect "csv" 0 '^problem,shape,dtype,engine,kernel,ms,' "$glint" run --csv --name short.layer0 "$data"
+expect "outputs" 0 "short.layer5" "$glint" run "$data" -o "$work/out.safetensors"
+expect "rank 3 is one sequence" 0 "1 x 2 x 3 x 4" "$glint" run --check --q "$fixtures/f4_big_F_v2.npy" --k "$fixtures/f4_little_C_v2.npy" \
+  --v "$fixtures/f8_little_C_v3.npy" -o "$work/o.npy" --lse "$work/lse.npy"
+expect "bfloat16 bits" 0 " bf16 " "$glint" run --dtype bf16 --q "$fixtures/bf16_bits.npy" --k "$fixtures/bf16_bits.npy" --v "$fixtures/bf16_bits.npy"
+expect "the written o is an array again" 0 "1 x 2 x 3 x 4" "$glint" run --q "$work/o.npy" --k "$work/o.npy" --v "$work/o.npy"
+expect "float64 from the oracle" 0 "oracle" "$glint" run --engine oracle --dtype f64 --name short.layer0 "$data" -o "$work/o64.npy"
+grep -aq "'descr': '<f8'" "$work/o64.npy" || { echo "FAILED: o64.npy is not float64"; failures=$((failures + 1)); }
+expect "plan" 0 "flops" "$glint" plan --heads 8/2 --causal
+expect "plan as json" 0 '"kernel":' "$glint" plan --json
+expect "plan refuses" 1 "heads" "$glint" plan --heads 5/2
+expect "info" 0 "engine: " "$glint" info
+expect "info as json" 0 '"facts":' "$glint" info --json
+expect "picture" 0 "p.svg" "$glint" picture "$data" --name tired.layer3 --head 1 -o "$work/p.svg"
+expect "picture of no head" 1 "there are 12 heads" "$glint" picture "$data" --head 12 -o "$work/p.svg"
+for part in "<svg " ">animal<" ">\[CLS\]<" "</svg>"; do
+  grep -q "$part" "$work/p.svg" || { echo "FAILED: the picture lacks $part"; failures=$((failures + 1)); }
+done
+
+echo "$failures failures"
+[ "$failures" -eq 0 ]

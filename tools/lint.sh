@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Formatting, static analysis and shell checks of the sources; --fix formats instead of complaining.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mapfile -t sources < <(find include src tools tests examples bench kernels sim lessons -name '*.[ch]' 2>/dev/null | sort)
+if [ "${1:-}" = --fix ]; then
+  clang-format -i "${sources[@]}"
+  exit 0
+fi
+
+clang-format --dry-run --Werror "${sources[@]}"
+cppcheck --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr --suppress=missingIncludeSystem \
+  --suppress=normalCheckLevelMaxBranches -j "$(nproc)" -Iinclude -Isrc/api -Itools -Itools/io src/api src/oracle tools
+mapfile -t scripts < <(find . -path ./build -prune -o -name '*.sh' -print | sort)
+shellcheck "${scripts[@]}" .ci/run
+echo "lint: ${#sources[@]} C files and ${#scripts[@]} scripts are clean"
