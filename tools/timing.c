@@ -20,18 +20,18 @@ double timing_median(double *seconds, int count) {
   return count % 2 ? seconds[count / 2] : 0.5 * (seconds[count / 2 - 1] + seconds[count / 2]);
 }
 
-glint_status timing_measure(timing_call call, void *argument, double budget, double *seconds) {
+glint_status timing_measure(timing_call call, void *argument, double budget, int least, double *seconds) {
   double taken[1000], start = timing_now();
   glint_status status = call(argument);
   *seconds = timing_now() - start;
-  if (status != GLINT_OK || *seconds > budget) return status;
+  if (status != GLINT_OK || (least == 0 && *seconds > budget)) return status;
   double first = timing_now();
   int count = 0;
   do {
     double before = timing_now();
     if ((status = call(argument)) != GLINT_OK) return status;
     taken[count++] = timing_now() - before;
-  } while (timing_now() - first < budget && count < 1000);
+  } while ((count < least || timing_now() - first < budget) && count < 1000);
   *seconds = timing_median(taken, count);
   return GLINT_OK;
 }

@@ -19,9 +19,9 @@ static uint64_t io_test_state;
 
 static inline int io_test_seed(void **state) {
   (void)state;
-  const char *given = getenv("GLINT_TEST_SEED");
+  const char *given = getenv("GLINT_SEED");
   io_test_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
-  printf("seed %llu (repeat with GLINT_TEST_SEED)\n", (unsigned long long)io_test_state);
+  printf("seed %llu (repeat with GLINT_SEED)\n", (unsigned long long)io_test_state);
   return 0;
 }
 

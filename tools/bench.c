@@ -1,0 +1,310 @@
+/* glint bench: the CPU engine's speed as shares of what this machine can do, measured in the same run. */
+#include "bench.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "array.h"
+#include "cpu/peak.h"
+#include "options.h"
+#include "progress.h"
+#include "verb.h"
+
+typedef struct arguments {
+  bench_arguments b;
+  int peak, decode, scaling;
+  report_format format;
+} arguments;
+
+enum {
+  KEY_PEAK = OPTION_VERB_KEYS,
+  KEY_DECODE,
+  KEY_SCALING,
+  KEY_DTYPE,
+  KEY_HEAD_DIM,
+  KEY_CAUSAL,
+  KEY_SEQLEN,
+  KEY_BATCH,
+  KEY_HEADS,
+  KEY_ISA,
+  KEY_THREADS,
+  KEY_SECONDS,
+  KEY_FOOTPRINT,
+  KEY_JSON,
+  KEY_CSV
+};
+
+static const struct argp_option option_list[] = {
+    {NULL, 0, NULL, 0, "What is measured (default: prefill over a grid of shapes)", 1},
+    {"peak", KEY_PEAK, NULL, 0, "this machine's ceilings: multiply-adds of each instruction set, read bandwidth", 1},
+    {"decode", KEY_DECODE, NULL, 0, "one query a sequence over long caches, as a share of the read bandwidth", 1},
+    {"scaling", KEY_SCALING, NULL, 0, "1, 2, 4, ... threads, as a share of linear", 1},
+    {NULL, 0, NULL, 0, "Shapes; lists are separated by commas", 2},
+    {"dtype", KEY_DTYPE, "LIST", 0, "f32, bf16, f16 (default f32,bf16; decode: bf16)", 2},
+    {"head-dim", KEY_HEAD_DIM, "LIST", 0, "default 64,128; decode and scaling: 128", 2},
+    {"causal", KEY_CAUSAL, "LIST", 0, "0, 1 (default 0,1; scaling: 0)", 2},
+    {"seqlen", KEY_SEQLEN, "LIST", 0, "default 512,2048,8192; decode: 4096,16384,32768,131072; scaling: 8192", 2},
+    {"batch", KEY_BATCH, "LIST", 0, "default 1; decode: 1,8", 2},
+    {"heads", KEY_HEADS, "H[/K]", 0, "default 16; decode: 32/8", 2},
+    {"isa", KEY_ISA, "LIST", 0, "default auto", 2},
+    {"threads", KEY_THREADS, "LIST", 0, "default: OpenMP's", 2},
+    {NULL, 0, NULL, 0, "How", 3},
+    {"seconds", KEY_SECONDS, "X", 0, "time for each measurement (default 0.5)", 3},
+    {"footprint", KEY_FOOTPRINT, "GB", 0, "decode: keys and values that calls go through in turn, at least one problem's (default 2)", 3},
+    {"json", KEY_JSON, NULL, 0, "as JSON", 3},
+    {"csv", KEY_CSV, NULL, 0, "as CSV", 3},
+    {0},
+};
+
+/* ---- lists ---- */
+
+typedef int64_t (*parse_value)(struct argp_state *state, const char *text);
+
+static void parse_list(struct argp_state *state, const char *text, parse_value value, bench_list *list) {
+  char copy[256], *rest = NULL;
+  if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy) argp_error(state, "'%.20s...' is too long", text);
+  list->count = 0;
+  for (char *item = strtok_r(copy, ",", &rest); item; item = strtok_r(NULL, ",", &rest)) {
+    if (list->count == BENCH_LIST) argp_error(state, "'%s': more than %d values", text, BENCH_LIST);
+    list->values[list->count++] = value(state, item);
+  }
+}
+
+static int64_t list_dtype(struct argp_state *state, const char *text) {
+  glint_dtype dtype = option_dtype(state, text);
+  if (dtype != GLINT_FLOAT32 && dtype != GLINT_BFLOAT16 && dtype != GLINT_FLOAT16)
+    argp_error(state, "--dtype: '%s' is none of f32, bf16, f16", text);
+  return dtype;
+}
+static int64_t list_isa(struct argp_state *state, const char *text) { return option_isa(state, text); }
+static int64_t list_size(struct argp_state *state, const char *text) { return option_integer(state, "list", text, 1, INT32_MAX); }
+static int64_t list_switch(struct argp_state *state, const char *text) { return option_integer(state, "causal", text, 0, 1); }
+
+static void use_default(bench_list *list, int count, const int64_t *values) {
+  if (list->count) return;
+  memcpy(list->values, values, (size_t)count * sizeof *values);
+  list->count = count;
+}
+#define DEFAULT(list, ...) use_default(&(list), (int)(sizeof(int64_t[]){__VA_ARGS__} / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+
+static void set_defaults(arguments *a) {
+  bench_arguments *b = &a->b;
+  int one_dim = a->decode || a->scaling;
+  if (a->decode) {
+    DEFAULT(b->dtypes, GLINT_BFLOAT16);
+    DEFAULT(b->seqlens, 4096, 16384, 32768, 131072);
+    DEFAULT(b->batches, 1, 8);
+    if (!b->heads_q) b->heads_q = 32, b->heads_kv = 8;
+  }
+  if (one_dim) DEFAULT(b->head_dims, 128);
+  if (one_dim) DEFAULT(b->causal, 0);
+  if (a->scaling) DEFAULT(b->seqlens, 8192);
+  DEFAULT(b->dtypes, GLINT_FLOAT32, GLINT_BFLOAT16);
+  DEFAULT(b->head_dims, 64, 128);
+  DEFAULT(b->causal, 0, 1);
+  DEFAULT(b->seqlens, 512, 2048, 8192);
+  DEFAULT(b->batches, 1);
+  DEFAULT(b->isas, GLINT_ISA_AUTO);
+  if (!b->heads_q) b->heads_q = b->heads_kv = 16;
+  int64_t cores = sysconf(_SC_NPROCESSORS_ONLN);
+  for (int64_t n = 1; a->scaling && n < cores && b->threads.count < BENCH_LIST - 1 && (n == 1 || b->threads.count); n *= 2)
+    b->threads.values[b->threads.count++] = n;
+  if (a->scaling && (b->threads.count == 0 || b->threads.values[b->threads.count - 1] < cores))
+    b->threads.values[b->threads.count++] = cores;
+  DEFAULT(b->threads, 0);
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+  arguments *a = state->input;
+  bench_arguments *b = &a->b;
+  switch (key) {
+  case KEY_PEAK: a->peak = 1; return 0;
+  case KEY_DECODE: a->decode = 1; return 0;
+  case KEY_SCALING: a->scaling = 1; return 0;
+  case KEY_DTYPE: parse_list(state, text, list_dtype, &b->dtypes); return 0;
+  case KEY_HEAD_DIM: parse_list(state, text, list_size, &b->head_dims); return 0;
+  case KEY_CAUSAL: parse_list(state, text, list_switch, &b->causal); return 0;
+  case KEY_SEQLEN: parse_list(state, text, list_size, &b->seqlens); return 0;
+  case KEY_BATCH: parse_list(state, text, list_size, &b->batches); return 0;
+  case KEY_HEADS: option_heads(state, text, &b->heads_q, &b->heads_kv); return 0;
+  case KEY_ISA: parse_list(state, text, list_isa, &b->isas); return 0;
+  case KEY_THREADS: parse_list(state, text, list_size, &b->threads); return 0;
+  case KEY_SECONDS: b->seconds = option_number(state, "seconds", text); return 0;
+  case KEY_FOOTPRINT: b->footprint = 1e9 * option_number(state, "footprint", text); return 0;
+  case KEY_JSON: a->format = REPORT_JSON; return 0;
+  case KEY_CSV: a->format = REPORT_CSV; return 0;
+  case ARGP_KEY_ARG: argp_error(state, "no arguments are expected"); return 0;
+  case ARGP_KEY_END:
+    if (a->peak + a->decode + a->scaling > 1) argp_error(state, "one of --peak, --decode and --scaling at a time");
+    set_defaults(a);
+    return 0;
+  default: return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp parser = {
+    option_list, parse,
+    NULL,        "Measures the CPU engine and prints its speed as a share of this machine's own ceilings, measured in the same run.",
+    NULL,        NULL,
+    NULL};
+
+/* ---- ceilings ---- */
+
+static const report_column peak_columns[] = {{"kind", "ceiling", -16, NULL},
+                                             {"isa", "isa", -12, NULL},
+                                             {"threads", "threads", 7, "%.0f"},
+                                             {"rate", "rate", 10, "%.1f"},
+                                             {"unit", "unit", -8, NULL}};
+
+static void run_peak(const arguments *a, report *r) {
+  static const struct {
+    const char *name, *unit;
+    glint_peak_kind kind;
+    int first, last;
+  } kinds[] = {{"float32 FMA", "GFLOP/s", GLINT_PEAK_FMA_F32, GLINT_ISA_PORTABLE, GLINT_ISA_AVX512},
+               {"bfloat16 dot", "GFLOP/s", GLINT_PEAK_DOT_BF16, GLINT_ISA_AVX512_BF16, GLINT_ISA_AMX_BF16},
+               {"memory read", "GB/s", GLINT_PEAK_READ, GLINT_ISA_AUTO, GLINT_ISA_AUTO}};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (int isa = kinds[k].first; isa <= kinds[k].last; isa++)
+      for (int t = 0; t < a->b.threads.count; t++) {
+        progress_say(kinds[k].name, 0, 0);
+        double rate = glint_peak_measure(kinds[k].kind, (glint_isa)isa, (int)a->b.threads.values[t]);
+        if (rate <= 0) continue;
+        report_text(r, "kind", kinds[k].name);
+        report_text(r, "isa", isa == GLINT_ISA_AUTO ? "any" : option_isa_name((glint_isa)isa));
+        if (a->b.threads.values[t]) report_number(r, "threads", (double)a->b.threads.values[t]);
+        report_number(r, "rate", rate * 1e-9);
+        report_text(r, "unit", kinds[k].unit);
+        report_row(r);
+      }
+}
+
+/* ---- attention ---- */
+
+static const report_column columns[] = {
+    {"dtype", "dtype", -5, NULL},
+    {"head_dim", "d", 4, "%.0f"},
+    {"causal", "causal", 6, "%.0f"},
+    {"batch", "batch", 5, "%.0f"},
+    {"heads_q", "heads", 5, "%.0f"},
+    {"heads_kv", "kv", 3, "%.0f"},
+    {"seqlen_q", "seqlen_q", 8, "%.0f"},
+    {"seqlen_k", "seqlen_k", 8, "%.0f"},
+    {"threads", "threads", 7, "%.0f"},
+    {"kernel", "kernel", -20, NULL},
+    {"ms", "ms", 9, "%.4g"},
+    {"gflops", "GFLOP/s", 8, "%.1f"},
+    {"gbs", "GB/s", 7, "%.1f"},
+    {"ceiling", "ceiling", 8, "%.1f"},
+    {"share", "share", 6, "%.3f"},
+    {"linear", "linear", 6, "%.3f"},
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static void report_shape(report *r, const bench_shape *s, const bench_result *result) {
+  report_text(r, "dtype", io_dtype_name(s->dtype));
+  report_text(r, "kernel", result->plan.kernel);
+  const struct {
+    const char *key;
+    double value;
+  } numbers[] = {{"head_dim", (double)s->head_dim},
+                 {"causal", s->causal},
+                 {"batch", (double)s->batch},
+                 {"heads_q", (double)s->heads_q},
+                 {"heads_kv", (double)s->heads_kv},
+                 {"seqlen_q", (double)s->seqlen_q},
+                 {"seqlen_k", (double)s->seqlen_k},
+                 {"threads", result->plan.threads},
+                 {"ms", result->seconds * 1e3},
+                 {"gflops", bench_flops(s) / result->seconds * 1e-9},
+                 {"gbs", bench_kv_bytes(s) / result->seconds * 1e-9}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) report_number(r, numbers[i].key, numbers[i].value);
+}
+
+/* one_thread: seconds of the first row of a scaling series, for "linear". */
+static glint_status run_shape(const arguments *a, const bench_shape *s, report *r, double *one_thread, glint_error *error) {
+  char what[96];
+  bench_result result;
+  snprintf(what, sizeof what, "%s d %lld seqlen %lld%s", io_dtype_name(s->dtype), (long long)s->head_dim, (long long)s->seqlen_k,
+           s->causal ? " causal" : "");
+  progress_say(what, 0, 0);
+  double copies = a->decode ? ceil(a->b.footprint / bench_kv_bytes(s)) : 1;
+  glint_status status = bench_measure(s, copies > 1000 ? 1000 : copies < 1 ? 1 : (int)copies, a->b.seconds, &result, error);
+  if (status != GLINT_OK) return status;
+  report_shape(r, s, &result);
+  double ceiling = a->decode ? bench_read_ceiling(s->threads) : bench_compute_ceiling(result.plan.kernel, s->threads);
+  double rate = (a->decode ? bench_kv_bytes(s) : bench_flops(s)) / result.seconds;
+  if (ceiling > 0) report_number(r, "ceiling", ceiling * 1e-9), report_number(r, "share", rate / ceiling);
+  if (a->scaling && s->threads == 1) *one_thread = result.seconds;
+  if (a->scaling && *one_thread > 0) report_number(r, "linear", *one_thread / (result.seconds * s->threads));
+  report_row(r);
+  return GLINT_OK;
+}
+
+/* The innermost loops over instruction sets and threads of one shape. */
+static glint_status run_variants(const arguments *a, bench_shape s, report *r, glint_error *error) {
+  glint_status status = GLINT_OK;
+  for (int i = 0; i < a->b.isas.count; i++) {
+    double one_thread = 0;
+    for (int t = 0; t < a->b.threads.count && status == GLINT_OK; t++) {
+      s.isa = (glint_isa)a->b.isas.values[i], s.threads = (int32_t)a->b.threads.values[t];
+      status = run_shape(a, &s, r, &one_thread, error);
+    }
+  }
+  return status;
+}
+
+static glint_status run_grid(const arguments *a, report *r, glint_error *error) {
+  const bench_arguments *b = &a->b;
+  const bench_list *axes[5] = {&b->dtypes, &b->head_dims, &b->causal, &b->batches, &b->seqlens};
+  int total = 1;
+  for (int i = 0; i < 5; i++) total *= axes[i]->count;
+  for (int n = 0; n < total; n++) {
+    int64_t value[5];
+    for (int i = 4, rest = n; i >= 0; i--) value[i] = axes[i]->values[rest % axes[i]->count], rest /= axes[i]->count;
+    bench_shape s = {.dtype = (glint_dtype)value[0],
+                     .head_dim = value[1],
+                     .causal = (int)value[2],
+                     .batch = value[3],
+                     .seqlen_k = value[4],
+                     .heads_q = b->heads_q,
+                     .heads_kv = b->heads_kv};
+    s.seqlen_q = a->decode ? 1 : s.seqlen_k;
+    glint_status status = run_variants(a, s, r, error);
+    if (status != GLINT_OK) return status;
+  }
+  return GLINT_OK;
+}
+
+static void choose_columns(const arguments *a, report_column *chosen) {
+  memcpy(chosen, columns, sizeof columns);
+  for (int i = 0; i < COLUMNS; i++)
+    if ((!a->scaling && strcmp(chosen[i].key, "linear") == 0) || strcmp(chosen[i].key, a->decode ? "gflops" : "gbs") == 0)
+      chosen[i].title = NULL;
+}
+
+static int run(int argc, char **argv) {
+  arguments a = {.b = {.seconds = 0.5, .footprint = 2e9}};
+  argp_parse(&parser, argc, argv, 0, NULL, &a);
+  report r;
+  report_column chosen[COLUMNS];
+  glint_error error = {{0}};
+  glint_status status = GLINT_OK;
+  choose_columns(&a, chosen);
+  progress_start();
+  if (a.peak) {
+    report_open(&r, a.format, peak_columns, sizeof peak_columns / sizeof *peak_columns, stdout);
+    run_peak(&a, &r);
+  } else {
+    report_open(&r, a.format, chosen, COLUMNS, stdout);
+    status = run_grid(&a, &r, &error);
+  }
+  progress_stop();
+  report_close(&r);
+  return status == GLINT_OK ? 0 : verb_fail(&error);
+}
+
+const glint_verb glint_verb_bench = {"speed of the CPU engine against this machine's ceilings", run};

@@ -1,0 +1,148 @@
+/* One measurement of `glint bench`: tensors, context, clock, and the ceilings to compare with. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "cpu/peak.h"
+#include "options.h"
+#include "testkit.h"
+#include "timing.h"
+
+double bench_flops(const bench_shape *s) {
+  double flops = 4.0 * (double)s->batch * (double)s->heads_q * (double)s->seqlen_q * (double)s->seqlen_k * (double)s->head_dim;
+  return s->causal ? flops / 2 : flops;
+}
+
+double bench_kv_bytes(const bench_shape *s) {
+  return 2.0 * (double)glint_dtype_size(s->dtype) * (double)s->batch * (double)s->seqlen_k * (double)s->heads_kv * (double)s->head_dim;
+}
+
+/* ---- tensors ---- */
+
+/* Normal numbers from a pool of them: its length is prime, so that rows differ, and large tensors need no minutes. */
+enum { POOL = 1048573 };
+
+static void *make_pool(glint_dtype dtype) {
+  uint64_t random = testkit_fresh_seed();
+  void *pool = malloc((size_t)POOL * glint_dtype_size(dtype));
+  for (int64_t i = 0; pool && i < POOL; i++) glint_store(pool, dtype, i, testkit_random_normal(&random));
+  return pool;
+}
+
+static void fill(char *to, size_t bytes, const char *pool, size_t pool_bytes) {
+  for (size_t at = 0; at < bytes; at += pool_bytes) memcpy(to + at, pool, bytes - at < pool_bytes ? bytes - at : pool_bytes);
+}
+
+static glint_tensor tensor_of(void *data, glint_dtype dtype, int64_t batch, int64_t rows, int64_t heads, int64_t columns) {
+  return (glint_tensor){.data = data, .dtype = dtype, .rank = 4, .shape = {batch, rows, heads, columns}};
+}
+
+typedef struct bench_memory {
+  char *block;
+  size_t q_bytes, kv_bytes;
+  int copies;
+} bench_memory;
+
+/* q, o, and copies of (k, v), in one block of whole pages each. */
+static size_t whole_pages(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+static glint_status allocate(const bench_shape *s, int copies, bench_memory *m, glint_error *error) {
+  size_t size = glint_dtype_size(s->dtype);
+  m->q_bytes = whole_pages((size_t)(s->batch * s->seqlen_q * s->heads_q * s->head_dim) * size);
+  m->kv_bytes = whole_pages((size_t)(s->batch * s->seqlen_k * s->heads_kv * s->head_dim) * size);
+  m->copies = copies;
+  size_t bytes = 2 * m->q_bytes + (size_t)copies * 2 * m->kv_bytes;
+  m->block = aligned_alloc(4096, bytes);
+  char *pool = make_pool(s->dtype);
+  if (!m->block || !pool) {
+    free(m->block);
+    free(pool);
+    return glint_fail(error, GLINT_ERROR_OUT_OF_MEMORY, "no memory for tensors of %zu bytes", bytes);
+  }
+  fill(m->block, bytes, pool, (size_t)POOL * size);
+  free(pool);
+  return GLINT_OK;
+}
+
+/* ---- the measured call ---- */
+
+typedef struct bench_call {
+  glint_context *context;
+  glint_problem problem;
+  const bench_memory *memory;
+  int next; /* copy of k and v */
+} bench_call;
+
+static glint_status forward(void *argument) {
+  bench_call *c = argument;
+  char *first = c->memory->block + 2 * c->memory->q_bytes + (size_t)c->next * 2 * c->memory->kv_bytes;
+  c->problem.k.data = first;
+  c->problem.v.data = first + c->memory->kv_bytes;
+  c->next = (c->next + 1) % c->memory->copies;
+  return glint_forward(c->context, &c->problem);
+}
+
+static glint_status measure(const bench_shape *s, glint_context *context, const bench_memory *m, double budget, bench_result *result) {
+  bench_call call = {.context = context, .memory = m};
+  glint_problem *p = &call.problem;
+  p->struct_size = sizeof *p;
+  p->causal = s->causal;
+  p->q = tensor_of(m->block, s->dtype, s->batch, s->seqlen_q, s->heads_q, s->head_dim);
+  p->o = tensor_of(m->block + m->q_bytes, s->dtype, s->batch, s->seqlen_q, s->heads_q, s->head_dim);
+  p->k = p->v = tensor_of(m->block, s->dtype, s->batch, s->seqlen_k, s->heads_kv, s->head_dim);
+  result->plan.struct_size = sizeof result->plan;
+  glint_status status = glint_plan(context, GLINT_PASS_FORWARD, p, NULL, &result->plan);
+  return status == GLINT_OK ? timing_measure(forward, &call, budget, 3, &result->seconds) : status;
+}
+
+glint_status bench_measure(const bench_shape *shape, int copies, double budget, bench_result *result, glint_error *error) {
+  glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CPU, .isa = shape->isa, .threads = shape->threads};
+  glint_context *context;
+  bench_memory m;
+  *result = (bench_result){0};
+  glint_status status = glint_open(&options, &context);
+  if (status != GLINT_OK) return glint_fail(error, status, "%s", glint_last_error(NULL));
+  status = allocate(shape, copies, &m, error);
+  if (status == GLINT_OK) {
+    status = measure(shape, context, &m, budget, result);
+    if (status != GLINT_OK) glint_fail(error, status, "%s", glint_last_error(context));
+    free(m.block);
+  }
+  glint_close(context);
+  return status;
+}
+
+/* ---- ceilings ---- */
+
+static double ceiling(glint_peak_kind kind, glint_isa isa, int threads) {
+  static struct {
+    glint_peak_kind kind;
+    glint_isa isa;
+    int threads;
+    double value;
+  } known[64];
+  static int count;
+  for (int i = 0; i < count; i++)
+    if (known[i].kind == kind && known[i].isa == isa && known[i].threads == threads) return known[i].value;
+  double value = 0;
+  for (int i = 0; i < 3; i++) {
+    double again = glint_peak_measure(kind, isa, threads);
+    value = again > value ? again : value;
+  }
+  if (count < 64) known[count].kind = kind, known[count].isa = isa, known[count].threads = threads, known[count++].value = value;
+  return value;
+}
+
+/* Names are cpu_ISA_DTYPE, and the two bfloat16 sets are cpu_avx512_bf16 and cpu_amx_bf16: the longest name that fits is the set. */
+double bench_compute_ceiling(const char *kernel, int threads) {
+  for (int isa = GLINT_ISA_AMX_BF16; isa >= GLINT_ISA_PORTABLE; isa--) {
+    const char *name = option_isa_name((glint_isa)isa);
+    if (strncmp(kernel, "cpu_", 4) != 0 || strncmp(kernel + 4, name, strlen(name)) != 0) continue;
+    return ceiling(isa >= GLINT_ISA_AVX512_BF16 ? GLINT_PEAK_DOT_BF16 : GLINT_PEAK_FMA_F32, (glint_isa)isa, threads);
+  }
+  return 0;
+}
+
+double bench_read_ceiling(int threads) { return ceiling(GLINT_PEAK_READ, GLINT_ISA_AUTO, threads); }
