@@ -30,8 +30,7 @@ static void set_modes(uint32_t modes, uint64_t seed) {
 
 static struct sim_device *model_of(int ordinal) { return ordinal >= 0 && ordinal < SIM_DEVICES ? sim_gpus[ordinal].model : NULL; }
 
-SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, model_of,          set_modes,       sim_fail,  sim_calls,
-                                                         sim_forget_calls,  sim_capture_begin, sim_capture_end, sim_replay};
+SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, model_of, set_modes, sim_fail, sim_calls, sim_forget_calls};
 
 static uint64_t number_from(const char *variable, uint64_t otherwise) {
   const char *value = getenv(variable);

@@ -94,9 +94,9 @@ CUresult sim_run(int device, CUkernel kernel, const u32 grid[3], u32 threads, u3
   return result;
 }
 
-static CUresult keep(CUstream stream, int device, CUkernel kernel, const CUlaunchConfig *c, const void *params) {
-  if (!stream->launches || stream->kept == SIM_KEPT || kernel->kernel->params_size > SIM_PARAMS) return CUDA_ERROR_OUT_OF_MEMORY;
-  sim_kept_launch *l = &stream->launches[stream->kept++];
+static CUresult keep(CUgraph graph, int device, CUkernel kernel, const CUlaunchConfig *c, const void *params) {
+  if (graph->count == SIM_KEPT || kernel->kernel->params_size > SIM_PARAMS) return CUDA_ERROR_OUT_OF_MEMORY;
+  sim_kept_launch *l = &graph->launches[graph->count++];
   *l = (sim_kept_launch){kernel, device, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, c->shared_bytes, {0}};
   memcpy(l->params, params, kernel->kernel->params_size);
   return CUDA_SUCCESS;
@@ -112,7 +112,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   if (extra || config->block_y != 1 || config->block_z != 1 || !grid[0] || !grid[1] || !grid[2]) return CUDA_ERROR_INVALID_VALUE;
   if (config->shared_bytes > SHARED_WITHOUT_ATTRIBUTE && (int)config->shared_bytes > kernel->shared[device])
     return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capturing) return keep(stream, device, kernel, config, parameters[0]);
+  if (stream->capturing) return keep(stream->capturing, device, kernel, config, parameters[0]);
   return sim_run(device, kernel, grid, config->block_x, config->shared_bytes, parameters[0]);
 }
 

@@ -16,6 +16,7 @@
 
 #define SIM_PROTOTYPE(name, symbol, parameters) SIM_EXPORT CUresult symbol parameters;
 GLINT_DRIVER_FUNCTIONS(SIM_PROTOTYPE)
+GLINT_DRIVER_GRAPH_FUNCTIONS(SIM_PROTOTYPE)
 #undef SIM_PROTOTYPE
 
 typedef struct sim_gpu {
@@ -42,10 +43,14 @@ typedef struct sim_kept_launch {
   _Alignas(64) unsigned char params[SIM_PARAMS]; /* tensor maps need it */
 } sim_kept_launch;
 
+struct CUgraph_st {
+  int count;
+  sim_kept_launch launches[SIM_KEPT];
+};
+
 struct CUstream_st {
   unsigned long long id;
-  int capturing, kept;
-  sim_kept_launch *launches;
+  CUgraph capturing; /* NULL: not capturing */
 };
 
 /* driver_faults.c: every function of the API calls it first. Counts the call; returns what fail() ordered, else CUDA_SUCCESS. */
@@ -72,9 +77,6 @@ void sim_set_text(const char *text); /* what cuGetErrorString says to this threa
 /* driver_streams.c */
 CUstream sim_stream(CUstream stream); /* the null stream has an object too */
 int sim_capture_forbids(void);
-void sim_capture_begin(void *stream);
-int sim_capture_end(void *stream);
-int sim_replay(void *stream);
 
 /* driver_memory.c: registers a thread's ranges with a model whose lock is held, and takes them back. */
 void sim_launch_ranges(const glint_sim_range *ranges, int count);

@@ -24,7 +24,6 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 CUresult cuStreamDestroy_v2(CUstream stream) {
   SIM_ENTER();
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
-  free(stream->launches);
   free(stream);
   return CUDA_SUCCESS;
 }
@@ -54,27 +53,55 @@ CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
   return CUDA_SUCCESS;
 }
 
-void sim_capture_begin(void *stream) {
-  CUstream s = sim_stream(stream);
-  if (!s->launches) s->launches = aligned_alloc(_Alignof(sim_kept_launch), SIM_KEPT * sizeof *s->launches);
-  s->kept = 0;
-  s->capturing = 1;
+/* ---- graphs: an executable one is a copy of the graph ---- */
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+  SIM_ENTER();
+  if (!stream || stream->capturing || mode != CU_STREAM_CAPTURE_MODE_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
+  stream->capturing = aligned_alloc(_Alignof(sim_kept_launch), sizeof *stream->capturing);
+  if (!stream->capturing) return CUDA_ERROR_OUT_OF_MEMORY;
+  stream->capturing->count = 0;
   captures++;
+  return CUDA_SUCCESS;
 }
 
-int sim_capture_end(void *stream) {
-  CUstream s = sim_stream(stream);
-  s->capturing = 0;
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+  SIM_ENTER();
+  if (!stream || !stream->capturing) return CUDA_ERROR_INVALID_VALUE;
+  *graph = stream->capturing;
+  stream->capturing = NULL;
   captures--;
-  return s->kept;
+  return CUDA_SUCCESS;
 }
 
-int sim_replay(void *stream) {
-  CUstream s = sim_stream(stream);
-  CUresult result = CUDA_SUCCESS;
-  for (int i = 0; i < s->kept && result == CUDA_SUCCESS; i++) {
-    const sim_kept_launch *l = &s->launches[i];
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags) {
+  SIM_ENTER();
+  CUgraph copy = flags ? NULL : aligned_alloc(_Alignof(sim_kept_launch), sizeof *copy);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  *copy = *graph;
+  *executable = (CUgraphExec)copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  SIM_ENTER();
+  const struct CUgraph_st *graph = (CUgraph)executable;
+  CUresult result = sim_stream(stream)->capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+  for (int i = 0; i < graph->count && result == CUDA_SUCCESS; i++) {
+    const sim_kept_launch *l = &graph->launches[i];
     result = sim_run(l->device, l->kernel, l->grid, l->threads, l->shared_bytes, l->params);
   }
   return result;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  SIM_ENTER();
+  free(executable);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  SIM_ENTER();
+  free(graph);
+  return CUDA_SUCCESS;
 }

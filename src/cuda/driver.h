@@ -52,6 +52,7 @@ enum { /* CUfunction_attribute */
 enum {
   CU_STREAM_CAPTURE_STATUS_NONE = 0,
   CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
   CU_STREAM_NON_BLOCKING = 1
 };
@@ -131,6 +132,17 @@ enum { /* cuTensorMapEncodeTiled */
   X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                                                        \
     (void *map, int type, uint32_t rank, void *base, const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,                  \
      const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
+
+/* Graphs: the engine is captured but captures nothing itself, so only tests call these. Same X. */
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
+#define GLINT_DRIVER_GRAPH_FUNCTIONS(X)                                                                                                    \
+  X(cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, int mode))                                                            \
+  X(cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                                            \
+  X(cuGraphInstantiate, cuGraphInstantiateWithFlags, (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                  \
+  X(cuGraphLaunch, cuGraphLaunch, (CUgraphExec executable, CUstream stream))                                                               \
+  X(cuGraphExecDestroy, cuGraphExecDestroy, (CUgraphExec executable))                                                                      \
+  X(cuGraphDestroy, cuGraphDestroy, (CUgraph graph))
 
 typedef struct glint_driver {
   void *library; /* of dlopen */

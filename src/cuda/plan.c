@@ -131,6 +131,27 @@ static int has_dims(const glint_variant *v, const glint_work *w) {
   return v->head_dim >= w->head_dim && v->head_dim_v >= w->head_dim_v;
 }
 
+static glint_status refuse_unaligned(const glint_work *w, glint_error *error) {
+  const int64_t chunk = CHUNK / (int64_t)glint_dtype_size(w->q.dtype);
+  const struct {
+    const char *name;
+    const glint_view *view;
+  } views[] = {{"q", &w->q}, {"k", &w->k}, {"v", &w->v}, {"o", &w->o}};
+  if (w->head_dim % chunk || w->head_dim_v % chunk)
+    return glint_fail(error, GLINT_ERROR_UNSUPPORTED,
+                      "head_dim is %" PRId64 ", head_dim_v %" PRId64 ": the kernels need multiples of %" PRId64, w->head_dim, w->head_dim_v,
+                      chunk);
+  for (int i = 0; i < 4; i++) {
+    const char *field = misaligned(views[i].view);
+    if (field)
+      return glint_fail(error, GLINT_ERROR_UNSUPPORTED,
+                        "%s.%s: rows must start at multiples of %d bytes; data is %p, strides %" PRId64 ", %" PRId64 ", %" PRId64,
+                        views[i].name, field, CHUNK, views[i].view->data, views[i].view->stride[0], views[i].view->stride[1],
+                        views[i].view->stride[2]);
+  }
+  return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "o.dtype: its rows are no multiples of %d bytes", CHUNK);
+}
+
 /* Why no row fits: the first of these questions that no row can answer. */
 static glint_status refuse(const glint_choice *c, const glint_work *w, uint32_t need, glint_error *error) {
   uint32_t offered = 0;
@@ -160,20 +181,7 @@ static glint_status refuse(const glint_choice *c, const glint_work *w, uint32_t 
     return glint_fail(error, GLINT_ERROR_UNSUPPORTED,
                       "head_dim is %" PRId64 ", head_dim_v %" PRId64 ": kernels for %s take at most %" PRId32 " and %" PRId32, w->head_dim,
                       w->head_dim_v, dtype_name((int32_t)w->q.dtype), most, most_v);
-  if (need & ~offered & FEATURE_UNALIGNED) {
-    const struct {
-      const char *name;
-      const glint_view *view;
-    } views[] = {{"q", &w->q}, {"k", &w->k}, {"v", &w->v}, {"o", &w->o}};
-    for (int i = 0; i < 4; i++) {
-      const char *field = misaligned(views[i].view);
-      if (field)
-        return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "%s.%s: rows must start at multiples of %d bytes, data is %p", views[i].name,
-                          field, CHUNK, views[i].view->data);
-    }
-    return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "head_dim is %" PRId64 ", head_dim_v %" PRId64 ": kernels need multiples of %d",
-                      w->head_dim, w->head_dim_v, CHUNK / (int)glint_dtype_size(w->q.dtype));
-  }
+  if (need & ~offered & FEATURE_UNALIGNED) return refuse_unaligned(w, error);
   for (size_t i = 0; i < FEATURES; i++)
     if (need & ~offered & features[i].bit)
       return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "%s: no GPU kernel for %s does it", features[i].field,

@@ -32,13 +32,6 @@ typedef struct glint_sim_interface {
   /* Calls of a function ("" for all) since the last call of forget_calls. */
   int (*calls)(const char *function);
   void (*forget_calls)(void);
-
-  /* Stream capture, as cuStreamBeginCapture in its global mode: launches are kept, and calls that a capture forbids fail with
-   * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED unless the thread's mode is relaxed. end returns how many launches were kept. */
-  void (*capture_begin)(void *stream);
-  int (*capture_end)(void *stream);
-  /* Runs what the stream's last capture kept; returns a CUresult. */
-  int (*replay)(void *stream);
 } glint_sim_interface;
 
 extern const glint_sim_interface glint_sim_driver;
