@@ -1,0 +1,11 @@
+#!/bin/sh
+# The shared library exports what glint.h declares and nothing else. usage: symbols.sh LIBRARY HEADER
+set -eu
+exported=$(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | sort)
+declared=$(grep -o "^GLINT_API [^;(]*(" "$2" | sed 's/($//; s/.*[ *]//' | sort)
+if [ "$exported" != "$declared" ]; then
+  echo "exported:" $exported
+  echo "declared:" $declared
+  exit 1
+fi
+echo "$exported"
