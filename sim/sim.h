@@ -99,7 +99,7 @@ typedef struct sim_hazard {
   const sim_place *other;  // what it collides with, or NULL
   u32 block[3], thread, other_thread; // thread ids of the first occurrence; other_thread ~0u if unknown
   u64 count;               // occurrences
-  char text[240];          // a sentence: addresses, tensor, who waits where
+  char text[768];          // a sentence: addresses, tensor, who waits where
 } sim_hazard;
 
 // Counts of one place (line and instruction), over all launches since the last reset.
