@@ -31,7 +31,7 @@ static void complete(sim_thread *t, named_barrier *n, u32 id) {
     }
   }
   knowledge_release(b, n->gathering);
-  memset(n, 0, sizeof *n);
+  *n = (named_barrier){.last_expected = n->expected, .last_thread = t->id, .last_clock = t->own.thread - 1, .last_place = n->first_place};
   b->device->report.barriers++;
   b->device->progress++;
 }
@@ -40,13 +40,19 @@ static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
   sim_thread *t = sim_self;
   t->instructions++;
   if (!operands_ok(t, at, id, threads)) return;
-  named_barrier *n = &t->block->barriers[id];
+  sim_block *b = t->block;
+  named_barrier *n = &b->barriers[id];
   u32 w = t->warp->id;
   if (!n->arrived) n->expected = threads, n->first_place = at;
   if (n->expected != threads) {
     hazard(t, SIM_BARRIER_MISUSE, at, n->first_place, ~0u, "barrier %u is entered for %u threads here and for %u there", id, threads, n->expected);
     block_abort(t);
   }
+  // phases of different sizes have to be kept apart by something else
+  if (n->last_expected && n->last_expected != threads && !b->device->config.untracked &&
+      !thread_knows(t, t->base, (u16)n->last_thread, n->last_clock))
+    hazard(t, SIM_BARRIER_MISUSE, at, n->last_place, n->last_thread,
+           "barrier %u is entered for %u threads here and for %u there, and nothing orders the two", id, threads, n->last_expected);
   if (n->lanes_arrived[w] >> t->lane & 1) {
     hazard(t, SIM_BARRIER_MISUSE, at, n->place[w], ~0u, "thread %u enters barrier %u a second time before it completes", t->id, id);
     block_abort(t);
@@ -58,13 +64,13 @@ static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
   n->lanes_arrived[w] |= 1u << t->lane;
   thread_publish(t, &n->gathering);
   if (++n->arrived == n->expected) {
-    line_of(t->block->device, at)->warp_instructions += t->lane == 0;
+    line_of(b->device, at)->warp_instructions += t->lane == 0;
     if (wait && n->gathering) thread_adopt(t, n->gathering);
     complete(t, n, id);
     return;
   }
-  line_of(t->block->device, at)->warp_instructions += t->lane == 0;
-  t->block->device->progress++;
+  line_of(b->device, at)->warp_instructions += t->lane == 0;
+  b->device->progress++;
   if (!wait) return;
   n->waiting[w] |= 1u << t->lane;
   thread_wait(t, WAIT_BARRIER, at, id, 0);

@@ -126,6 +126,8 @@ typedef struct named_barrier {
   u32 waiting[MAX_WARPS];
   sim_place *first_place;
   knowledge *gathering;
+  u32 last_expected, last_thread, last_clock; // of the phase before, and one of those who came to it
+  sim_place *last_place;
 } named_barrier;
 
 typedef struct wgmma_chain { // consecutive products into the same accumulator registers
