@@ -28,9 +28,20 @@ static void set_modes(uint32_t modes, uint64_t seed) {
   }
 }
 
-static struct sim_device *model_of(int ordinal) { return ordinal >= 0 && ordinal < SIM_DEVICES ? sim_gpus[ordinal].model : NULL; }
+static sim_device *model_of(int ordinal) { return ordinal >= 0 && ordinal < SIM_DEVICES ? sim_gpus[ordinal].model : NULL; }
 
-SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, model_of, set_modes, sim_fail, sim_calls, sim_forget_calls};
+static const sim_report *report(int ordinal) {
+  sim_device *model = model_of(ordinal);
+  return model ? sim_get_report(model) : NULL;
+}
+
+static void reset_report(int ordinal) {
+  sim_device *model = model_of(ordinal);
+  if (model) sim_reset_report(model);
+}
+
+SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, report,    reset_report,    set_modes,
+                                                         sim_fail,          sim_calls, sim_forget_calls};
 
 static uint64_t number_from(const char *variable, uint64_t otherwise) {
   const char *value = getenv(variable);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct sim_device;
+struct sim_report;
 
 /* Host memory that is not of cuMemAlloc, by the name that reports use. */
 typedef struct glint_sim_range {
@@ -20,8 +20,10 @@ typedef struct glint_sim_interface {
    * names. Afterwards it is forgotten. */
   void (*launch_ranges)(const glint_sim_range *ranges, int count);
 
-  /* The model behind a device ordinal, for sim_get_report and the like of sim.h; NULL: no such device. */
-  struct sim_device *(*device)(int ordinal);
+  /* What the model of a device ordinal has counted and found since its last reset (sim.h); NULL: no such device. Valid until the next
+   * launch there. */
+  const struct sim_report *(*report)(int ordinal);
+  void (*reset_report)(int ordinal);
   /* When asynchronous work completes, and the order of warps: modes and seed of sim.h, for every device. At the start the environment
    * variables GLINT_SIM_MODES (default 7: all late) and GLINT_SIM_SEED (default 1). */
   void (*set_modes)(uint32_t modes, uint64_t seed);
