@@ -53,7 +53,7 @@ struct CUstream_st {
   CUgraph capturing; /* NULL: not capturing */
 };
 
-/* driver_faults.c: every function of the API calls it first. Counts the call; returns what fail() ordered, else CUDA_SUCCESS. */
+/* driver_faults.c: every function of the API calls it first. Counts the call; returns what was ordered, else CUDA_SUCCESS. */
 CUresult sim_enter(const char *function);
 #define SIM_ENTER()                                                                                                                        \
   do {                                                                                                                                     \

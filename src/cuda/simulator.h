@@ -30,7 +30,7 @@ typedef struct glint_sim_interface {
 
   /* The function's call number `after` from now on (0: the next one) returns result instead of doing its work, once. The environment variable
    * GLINT_SIM_FAIL="cuMemAlloc_v2:2:0" does the same from outside. result 0 forgets the order. */
-  void (*fail)(const char *function, int result, int after);
+  void (*order_failure)(const char *function, int result, int after);
   /* Calls of a function ("" for all) since the last call of forget_calls. */
   int (*calls)(const char *function);
   void (*forget_calls)(void);

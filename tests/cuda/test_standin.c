@@ -1,6 +1,7 @@
 /* The cuda engine when things go wrong, and what it asks of the driver: on the stand-in of sim/, which counts calls and fails on demand. */
 #include "device_fixture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ static void test_open_fails(void **state) {
                {"cuDeviceGetName", CUDA_ERROR_INVALID_DEVICE, GLINT_ERROR_DEVICE, "cuDeviceGetName"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     glint_context *context;
-    sim()->fail(cases[i].function, cases[i].result, 0);
+    sim()->order_failure(cases[i].function, cases[i].result, 0);
     assert_int_equal(glint_open(&options, &context), cases[i].status);
     assert_null(context);
     assert_says(glint_last_error(NULL), cases[i].words);
@@ -92,14 +93,14 @@ static void test_each_call_fails_once(void **state) {
     glint_context *context = open_context();
     char name[64];
     device_problem_poison(&d);
-    sim()->fail(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
+    sim()->order_failure(functions[i], CUDA_ERROR_OUT_OF_MEMORY, 0);
     if (glint_forward(context, &d.api) != GLINT_ERROR_OUT_OF_MEMORY) fail_msg("%s: '%s'", functions[i], glint_last_error(context));
     snprintf(name, sizeof name, "%.*s: CUDA_ERROR_OUT_OF_MEMORY", (int)strcspn(functions[i], "_"), functions[i]);
     assert_says(glint_last_error(context), name);
-    sim()->fail(functions[i], CUDA_ERROR_LAUNCH_FAILED, 0);
+    sim()->order_failure(functions[i], CUDA_ERROR_LAUNCH_FAILED, 0);
     if (strcmp(functions[i], "cuLibraryLoadData") != 0) /* the one that has been done keeps */
       assert_int_equal(glint_forward(context, &d.api), GLINT_ERROR_DEVICE);
-    sim()->fail(functions[i], CUDA_SUCCESS, 0);
+    sim()->order_failure(functions[i], CUDA_SUCCESS, 0);
     assert_glint_ok(context, glint_forward(context, &d.api));
     device_problem_check(&d);
     glint_close(context);
