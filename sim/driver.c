@@ -67,6 +67,8 @@ static void start(void) {
 
 void sim_set_text(const char *words) { snprintf(text, sizeof text, "%s", words); }
 
+CUcontext sim_context(int device) { return &primary[device]; }
+
 int sim_current_device(void) { return depth ? stack[depth - 1]->device : -1; }
 
 CUresult cuInit(unsigned flags) {

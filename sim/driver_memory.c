@@ -89,7 +89,10 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer) 
     memcpy(value, &device, sizeof device);
     return CUDA_SUCCESS;
   }
-  return attribute == CU_POINTER_ATTRIBUTE_CONTEXT ? cuDevicePrimaryCtxRetain(value, device) : CUDA_ERROR_INVALID_VALUE;
+  if (attribute != CU_POINTER_ATTRIBUTE_CONTEXT) return CUDA_ERROR_INVALID_VALUE;
+  const CUcontext context = sim_context(device);
+  memcpy(value, &context, sizeof context);
+  return CUDA_SUCCESS;
 }
 
 /* Whether a range lies in one allocation. */

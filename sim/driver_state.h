@@ -71,6 +71,7 @@ int sim_calls(const char *function);
 void sim_forget_calls(void);
 
 /* driver.c */
+CUcontext sim_context(int device);   /* the device's primary one */
 int sim_current_device(void);        /* -1: no context is current */
 void sim_set_text(const char *text); /* what cuGetErrorString says to this thread about the next error */
 

@@ -142,6 +142,7 @@ void testkit_copy_free(testkit_copy *copy) {
     free(copy->bound[n].after);
   }
   if (copy->workspace_block) copy->memory->free(copy->memory->user, copy->workspace_block);
+  *copy = (testkit_copy){0}; /* a second call finds nothing */
 }
 
 static int check_workspace(const testkit_copy *copy, char *message, size_t size) {

@@ -64,7 +64,8 @@ static void test_open_fails(void **state) {
     const char *words;
   } cases[] = {{"cuInit", CUDA_ERROR_NO_DEVICE, GLINT_ERROR_NOT_FOUND, "cuInit: CUDA_ERROR_NO_DEVICE (100)"},
                {"cuDriverGetVersion", 999, GLINT_ERROR_DEVICE, "cuDriverGetVersion: unknown error (999)"},
-               {"cuDeviceGetCount", CUDA_ERROR_INVALID_VALUE, GLINT_ERROR_DEVICE, "cuDeviceGetCount: CUDA_ERROR_INVALID_VALUE (1): invalid argument"},
+               {"cuDeviceGetCount", CUDA_ERROR_INVALID_VALUE, GLINT_ERROR_DEVICE,
+                "cuDeviceGetCount: CUDA_ERROR_INVALID_VALUE (1): invalid argument"},
                {"cuDeviceGetAttribute", CUDA_ERROR_INVALID_VALUE, GLINT_ERROR_DEVICE, "cuDeviceGetAttribute"},
                {"cuDeviceGetName", CUDA_ERROR_INVALID_DEVICE, GLINT_ERROR_DEVICE, "cuDeviceGetName"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -87,8 +88,8 @@ static void test_device_that_does_not_exist(void **state) {
 /* Each call on the way to a first result fails once; the next attempt works. */
 static void test_each_call_fails_once(void **state) {
   (void)state;
-  static const char *const functions[] = {"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelSetAttribute", "cuKernelGetFunction",
-                                          "cuLaunchKernelEx", "cuCtxPushCurrent_v2"};
+  static const char *const functions[] = {"cuLibraryLoadData",   "cuLibraryGetKernel", "cuKernelSetAttribute",
+                                          "cuKernelGetFunction", "cuLaunchKernelEx",   "cuCtxPushCurrent_v2"};
   for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
     glint_context *context = open_context();
     char name[64];
@@ -110,9 +111,9 @@ static void test_each_call_fails_once(void **state) {
 /* After the first call: nothing is allocated, freed, copied, loaded or waited for. */
 static void test_hot_path(void **state) {
   (void)state;
-  static const char *const forbidden[] = {"cuMemAlloc_v2",       "cuMemFree_v2",      "cuMemcpyHtoD_v2",       "cuMemcpyDtoH_v2",
-                                          "cuCtxSynchronize",    "cuStreamCreate",    "cuStreamSynchronize",   "cuLibraryLoadData",
-                                          "cuLibraryGetKernel",  "cuDeviceGetCount",  "cuDeviceGetAttribute",  "cuKernelSetAttribute",
+  static const char *const forbidden[] = {"cuMemAlloc_v2",       "cuMemFree_v2",     "cuMemcpyHtoD_v2",      "cuMemcpyDtoH_v2",
+                                          "cuCtxSynchronize",    "cuStreamCreate",   "cuStreamSynchronize",  "cuLibraryLoadData",
+                                          "cuLibraryGetKernel",  "cuDeviceGetCount", "cuDeviceGetAttribute", "cuKernelSetAttribute",
                                           "cuKernelGetFunction", "cuMemsetD32Async"};
   assert_glint_ok(f.context, glint_forward(f.context, &d.api));
   sim()->forget_calls();
@@ -159,13 +160,9 @@ static void test_description(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_driver_not_found),
-                                     cmocka_unit_test(test_open_fails),
-                                     cmocka_unit_test(test_device_that_does_not_exist),
-                                     cmocka_unit_test(test_each_call_fails_once),
-                                     cmocka_unit_test(test_hot_path),
-                                     cmocka_unit_test(test_close_gives_back),
-                                     cmocka_unit_test(test_launch_that_goes_wrong),
-                                     cmocka_unit_test(test_description)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_driver_not_found),       cmocka_unit_test(test_open_fails), cmocka_unit_test(test_device_that_does_not_exist),
+      cmocka_unit_test(test_each_call_fails_once),   cmocka_unit_test(test_hot_path),   cmocka_unit_test(test_close_gives_back),
+      cmocka_unit_test(test_launch_that_goes_wrong), cmocka_unit_test(test_description)};
   return cmocka_run_group_tests(tests, start, stop);
 }
