@@ -1,0 +1,92 @@
+/* Reading Q, K and V: strides, pages, rotary embedding, FP8 scales; and the append to a KV cache. */
+#include "convert.h"
+#include "forward.h"
+
+#include <string.h>
+
+void glint_cpu_factors(const glint_work *w, int bf16, float *q_factor, float *s_factor) {
+  double factor = w->softcap > 0 ? (double)w->scale / (double)w->softcap : (double)w->scale * GLINT_LOG2E;
+  *q_factor = bf16 ? 1.0f : (float)factor;
+  *s_factor = bf16 ? (float)factor : 1.0f;
+}
+
+static float descale(const glint_view *view, int64_t rows_per_block, int64_t b, int64_t head, int64_t row) {
+  if (!view->data) return 1;
+  int64_t block = rows_per_block ? row / rows_per_block : 0;
+  return ((const float *)view->data)[b * view->stride[0] + head * view->stride[1] + block * view->stride[2]];
+}
+
+static float float_at(const glint_view *view, int64_t index) {
+  return view->dtype == GLINT_FLOAT32 ? ((const float *)view->data)[index] : (float)glint_load(view->data, view->dtype, index);
+}
+
+void glint_cpu_rotate(const glint_work *w, float *x, int64_t position) {
+  int64_t half = w->rotary_dim / 2, row_cos = position * w->rotary_cos.stride[0], row_sin = position * w->rotary_sin.stride[0];
+  for (int64_t n = 0; n < half; n++) {
+    int64_t first = w->rotary_interleaved ? 2 * n : n, second = w->rotary_interleaved ? 2 * n + 1 : n + half;
+    float cosine = float_at(&w->rotary_cos, row_cos + n), sine = float_at(&w->rotary_sin, row_sin + n);
+    float a = x[first], b = x[second];
+    x[first] = a * cosine - b * sine;
+    x[second] = a * sine + b * cosine;
+  }
+}
+
+void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, float *dst) {
+  const glint_work *w = run->w;
+  const glint_sequence *s = &run->share->s;
+  int64_t i = glint_cpu_position(run, r), head = glint_cpu_head(run, r);
+  int64_t at = s->batch_q * w->q.stride[0] + (s->row_q + i) * w->q.stride[1] + head * w->q.stride[2];
+  if (w->descale_q.data) {
+    int64_t scale_head = w->descale_q.shape[1] == w->heads_q ? head : run->item.head;
+    factor *= descale(&w->descale_q, w->descale_rows_q, run->item.b, scale_head, i);
+  }
+  const char *src = (const char *)w->q.data + (size_t)at * glint_dtype_size(w->q.dtype);
+  run->plan->kernels->to_float(dst, src, w->q.dtype, w->head_dim, factor);
+  if (!w->rotary_dim) return;
+  /* rows stand at positions of their own only where a mask tells them apart (as flash_attn_with_kvcache defines it) */
+  int64_t cached = s->len_k - w->seqlen_new, each_row = w->window_left >= 0 || w->window_right >= 0;
+  glint_cpu_rotate(w, dst, each_row ? cached + i : cached);
+}
+
+int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, const void **keys, const void **values, float *key_scales,
+                       float *value_scales) {
+  const glint_work *w = run->w;
+  const glint_sequence *s = &run->share->s;
+  size_t element = glint_dtype_size(w->k.dtype);
+  int64_t b = run->item.b, head = run->item.head;
+  for (int64_t j = first; j < end; j++) {
+    keys[j - first] = (const char *)w->k.data + (size_t)glint_key_offset(w, &w->k, b, s, j, head) * element;
+    values[j - first] = (const char *)w->v.data + (size_t)glint_key_offset(w, &w->v, b, s, j, head) * element;
+  }
+  if (!w->descale_k.data && !w->descale_v.data) return 0;
+  for (int64_t j = first; j < end; j++) {
+    key_scales[j - first] = descale(&w->descale_k, w->descale_rows_k, b, head, j);
+    value_scales[j - first] = descale(&w->descale_v, w->descale_rows_v, b, head, j);
+  }
+  return 1;
+}
+
+static void append_row(const glint_work *w, const glint_sequence *s, int64_t b, int64_t head, int64_t n) {
+  int64_t position = s->len_k - w->seqlen_new + n;
+  size_t element = glint_dtype_size(w->k.dtype);
+  int64_t from_k = b * w->k_new.stride[0] + n * w->k_new.stride[1] + head * w->k_new.stride[2];
+  int64_t from_v = b * w->v_new.stride[0] + n * w->v_new.stride[1] + head * w->v_new.stride[2];
+  char *to_k = (char *)w->k.data + (size_t)glint_key_offset(w, &w->k, b, s, position, head) * element;
+  char *to_v = (char *)w->v.data + (size_t)glint_key_offset(w, &w->v, b, s, position, head) * element;
+  memcpy(to_k, (const char *)w->k_new.data + (size_t)from_k * element, (size_t)w->head_dim * element);
+  memcpy(to_v, (const char *)w->v_new.data + (size_t)from_v * element, (size_t)w->head_dim_v * element);
+  if (!w->rotary_dim) return;
+  float x[512]; /* the largest head_dim */
+  for (int64_t c = 0; c < w->rotary_dim; c++) x[c] = float_at(&w->k_new, from_k + c);
+  glint_cpu_rotate(w, x, position);
+  for (int64_t c = 0; c < w->rotary_dim; c++) glint_store(to_k, w->k.dtype, c, (double)x[c]);
+}
+
+void glint_cpu_append(const glint_work *w, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t b = 0; b < w->batch; b++) {
+    glint_sequence s = glint_sequence_of(w, b);
+    for (int64_t n = 0; n < w->seqlen_new; n++)
+      for (int64_t head = 0; head < w->heads_kv; head++) append_row(w, &s, b, head, n);
+  }
+}

@@ -1,0 +1,78 @@
+/* The table of functions and block sizes that each instruction set of the CPU engine fills: all that the driver (forward.c) knows of it.
+ *
+ * The engine works on scores turned round: a block of S is [key][query row], query rows along the vector. So the maximum and the sum of
+ * a row run down the block, lane by lane, with no shuffles; rescaling O is one multiplication by a vector; and of K and V single words
+ * are broadcast, which lets both keep the layout that they have in memory.
+ *
+ * Vocabulary. word: 32 bits: one float, or two bfloat16 that are neighbours along the axis that a product sums over (bf16 = 1). panel: the
+ * query rows that one kernel call handles, `panel` of them (unused ones are zero). Rows are the query rows of all heads of a group,
+ * position by position: row r is position r / group, head r % group. Blocks, all of words, in the scratch of one thread:
+ *   Q  [units_d][panel]       units_d words of head_dim a row (a multiple of step_d), zero padded
+ *   K  [block_k][units_d]     rows as in memory, zero padded
+ *   V  block_k keys x columns (a multiple of step_v), in an order that belongs to the kernel
+ *   S  [block_k][panel]       floats; the probabilities P overwrite it: float [key][panel], or pairs of bfloat16 [key / 2][panel]
+ *   O  [columns][panel]       floats, not normalised
+ * Scores are kept in units of log 2, so that p = 2^(s - m). */
+#ifndef GLINT_CPU_KERNELS_H
+#define GLINT_CPU_KERNELS_H
+#include "glint.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { GLINT_CPU_PANEL_MAX = 64, GLINT_CPU_BLOCK_K_MAX = 512 };
+
+/* A larger maximum makes P and O be rescaled only when it grew by more than this (in log 2 units): exact, since l uses the same maximum
+ * (kernel-level idea of FlashAttention-4; decided row by row, so that a row's bits do not depend on its neighbours). */
+#define GLINT_CPU_RESCALE_THRESHOLD 8.0f
+
+/* What softmax does to the scores of one panel before the exponential; a NULL piece is absent. All per-row arrays have `panel` entries. */
+typedef struct glint_cpu_scores {
+  float cap;             /* > 0: s = cap * tanh(s), cap already times log2 e and Q already scaled by scale / softcap */
+  const float *bias;     /* [panel][bias_ld], to be added times log2 e */
+  ptrdiff_t bias_ld;     /* in floats, a multiple of 16 */
+  const float *slope;    /* ALiBi: s -= slope[r] * |position[r] - j|, slope times log2 e, j counting from the block's first key */
+  const float *position; /* relative to the block's first key */
+} glint_cpu_scores;
+
+typedef struct glint_cpu_kernels {
+  const char *name; /* avx512_f32 */
+  glint_isa isa;
+  int bf16;                          /* words are pairs of bfloat16 */
+  int panel, step_k, step_d, step_v; /* step_d in words */
+  int block_k;                       /* keys a block: chosen so that S and one slice of K stay in L1, K and V in L2 */
+  void (*begin)(void);               /* per thread before the first kernel (AMX tile configuration); may be NULL */
+  void (*end)(void);
+
+  /* dst[0..n) = scale * (float)src[0..n); dtype float32, bfloat16, float16 or FP8. */
+  void (*to_float)(float *dst, const void *src, glint_dtype dtype, int64_t n, float scale);
+  /* dst[0..n) = rounded (scale * src[0..n)); dtype float32, bfloat16, float16. */
+  void (*from_float)(void *dst, glint_dtype dtype, const float *src, int64_t n, float scale);
+  /* dst[c][r] = src[r][c] for r < rows, c < columns; both multiples of 16; leading dimensions in words. */
+  void (*transpose)(const float *src, ptrdiff_t ld_src, float *dst, ptrdiff_t ld_dst, int rows, int columns);
+  /* Packs count rows of K; rows count..padded become zero. scales: factor a row (FP8) or NULL. */
+  void (*pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim, int units_d, float *k);
+  /* The same for V with columns padded to a multiple of step_v. scratch: 2 * columns words times 16. Returns 1 when every value is finite. */
+  int (*pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v, int columns, float *v,
+                float *scratch);
+  /* S[0..keys) = K Q; keys a multiple of step_k. */
+  void (*scores)(const float *q, const float *k, int units_d, int keys, float *s);
+  /* S = what *change says, scores then in log 2 units. first: the block-relative key of S's row 0. */
+  void (*change)(float *s, int first, int keys, const glint_cpu_scores *change, float factor);
+  /* S[j][r] = -inf unless low[r] <= first + j < high[r]. */
+  void (*mask)(float *s, int first, int keys, const float *low, const float *high);
+  /* Online softmax step: P from S (times scale, used by bf16 kernels only), m and l updated, alpha = what O must be multiplied by.
+   * Returns 0 when every alpha is 1. */
+  int (*softmax)(float *s, int keys, float scale, float *m, float *l, float *alpha);
+  /* O = alpha O + V P over keys first..first + keys of the block (multiples of step_k). alpha NULL: 1. */
+  void (*accumulate)(const float *p, const float *v, int first, int keys, int columns, float *o, const float *alpha);
+  /* Element of packed V, for the careful path. */
+  float (*value)(const float *v, int key, int column, int columns);
+
+  /* Few query rows (decode): see rows_template.h. */
+  const struct glint_cpu_rows *rows;
+} glint_cpu_kernels;
+
+extern const glint_cpu_kernels glint_cpu_portable_f32, glint_cpu_avx2_f32, glint_cpu_avx512_f32, glint_cpu_avx512_bf16, glint_cpu_amx_bf16;
+
+#endif

@@ -1,0 +1,172 @@
+/* The heuristics of the CPU engine, all of them. */
+#include "plan.h"
+
+#include "rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Rows that the few-rows kernels take: above, a panel of query rows is fuller and cheaper. */
+enum { FEW_ROWS = 16 };
+/* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. */
+enum { ITEMS_WANTED = 64, SPLIT_KEYS_MIN = 256 };
+
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static int64_t ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+const glint_cpu_kernels *glint_cpu_kernels_for(const glint_cpu_settings *settings, glint_dtype dtype) {
+#if defined(__x86_64__)
+  if (dtype == GLINT_BFLOAT16) {
+    if (settings->isa == GLINT_ISA_AMX_BF16) return &glint_cpu_amx_bf16;
+    if (settings->isa == GLINT_ISA_AVX512_BF16 && (settings->forced || !settings->machine->slow_bf16_dot)) return &glint_cpu_avx512_bf16;
+  }
+  if (settings->isa >= GLINT_ISA_AVX512 && settings->isa <= GLINT_ISA_AMX_BF16) return &glint_cpu_avx512_f32;
+  if (settings->isa == GLINT_ISA_AVX2) return &glint_cpu_avx2_f32;
+#else
+  (void)dtype, (void)settings;
+#endif
+  return &glint_cpu_portable_f32;
+}
+
+/* Few-rows kernels read rows where they lie: whole vectors, no scales. */
+static int can_use_rows(const glint_cpu_plan *plan, const glint_work *w) {
+  int unit = plan->kernels->rows->column_unit;
+  return w->q.dtype <= GLINT_FLOAT16 && w->head_dim % unit == 0 && w->head_dim_v % unit == 0 && !w->bias.data && !w->drop_threshold;
+}
+
+/* Rows an item: as many panels as leave Q and O in half of the second-level cache, fewer when that would leave threads idle. How many
+ * does not change any result: a row's arithmetic depends on its keys only. */
+static int64_t rows_per_item(const glint_cpu_settings *settings, const glint_cpu_plan *plan, const glint_work *w) {
+  int64_t panel = plan->kernels->panel, panel_bytes = panel * (plan->units_d + plan->columns) * (int64_t)sizeof(float);
+  int64_t panels = larger(1, smaller(GLINT_CPU_PANELS_MAX, settings->machine->l2_bytes / 2 / panel_bytes));
+  int64_t all = ceil_div(w->seqlen_q * plan->group, panel), heads = w->batch * w->heads_kv;
+  int64_t wanted = larger(1, 4 * (int64_t)plan->threads / larger(1, heads));
+  int64_t blocks = larger(ceil_div(all, panels), smaller(wanted, all));
+  return larger(1, ceil_div(all, larger(1, blocks))) * panel;
+}
+
+/* Splits over keys: the caller's, or enough to make ITEMS_WANTED items. Depends on no thread count; with GLINT_BATCH_INVARIANT on no other
+ * sequence either. */
+static void split(glint_cpu_share *share, const glint_work *w) {
+  int64_t keys = larger(0, share->end - share->first), wanted = w->num_splits;
+  if (!wanted) {
+    int64_t sequences = w->flags & GLINT_BATCH_INVARIANT ? 1 : w->batch;
+    int64_t units = sequences * w->heads_kv * ceil_div(share->rows, 64);
+    wanted = units >= ITEMS_WANTED ? 1 : smaller(ceil_div(ITEMS_WANTED, larger(1, units)), keys / SPLIT_KEYS_MIN);
+  }
+  wanted = larger(1, smaller(wanted, keys));
+  share->split_keys = larger(GLINT_CPU_SPLIT_UNIT, round_up(ceil_div(keys, wanted), GLINT_CPU_SPLIT_UNIT));
+  share->splits = larger(1, ceil_div(keys, share->split_keys));
+}
+
+glint_cpu_share glint_cpu_share_of(const glint_cpu_plan *plan, const glint_work *w, int64_t b) {
+  glint_cpu_share share = {.s = glint_sequence_of(w, b)};
+  int64_t ignored;
+  share.rows = share.s.used_q * plan->group;
+  if (share.s.used_q > 0) {
+    glint_visible_keys(w, &share.s, 0, &share.first, &ignored);
+    glint_visible_keys(w, &share.s, share.s.used_q - 1, &ignored, &share.end);
+  }
+  share.first = share.first / GLINT_CPU_SPLIT_UNIT * GLINT_CPU_SPLIT_UNIT;
+  if (share.end < share.first) share.end = share.first;
+  share.few = share.rows <= FEW_ROWS && can_use_rows(plan, w);
+  share.block_rows = plan->max_block_rows;
+  share.blocks = ceil_div(share.rows, share.block_rows);
+  split(&share, w);
+  share.items = w->heads_kv * share.blocks * share.splits;
+  share.partial_rows = share.splits > 1 ? share.splits * share.rows * w->heads_kv : 0;
+  return share;
+}
+
+int64_t glint_cpu_row_floats(const glint_cpu_plan *plan) {
+  int64_t q = plan->units_d * (plan->kernels->bf16 ? 2 : 1);
+  return round_up(larger(q, plan->columns), 16);
+}
+
+/* Reserves bytes, rounded so that the next piece is aligned. */
+static char *take(char *base, size_t *at, int64_t bytes) {
+  char *piece = base ? base + *at : NULL;
+  *at += (size_t)round_up(bytes, 64);
+  return piece;
+}
+
+size_t glint_cpu_arena_layout(const glint_cpu_plan *plan, const glint_work *w, char *base, glint_cpu_arena *arena) {
+  const glint_cpu_kernels *kernels = plan->kernels;
+  int64_t panel = kernels->panel, rows = plan->max_block_rows, block = kernels->block_k, word = (int64_t)sizeof(float);
+  size_t at = 0;
+  arena->q = (float *)(void *)take(base, &at, rows * plan->units_d * word);
+  arena->k = (float *)(void *)take(base, &at, block * plan->units_d * word);
+  arena->v = (float *)(void *)take(base, &at, block * plan->columns * word / (kernels->bf16 ? 2 : 1));
+  arena->s = (float *)(void *)take(base, &at, block * panel * word);
+  arena->o = (float *)(void *)take(base, &at, rows * plan->columns * word);
+  arena->rows = (float *)(void *)take(base, &at, panel * glint_cpu_row_floats(plan) * word);
+  arena->bias = (float *)(void *)take(base, &at, w->bias.data ? panel * (block + 16) * word : 0);
+  arena->m = (float *)(void *)take(base, &at, rows * word);
+  arena->l = (float *)(void *)take(base, &at, rows * word);
+  arena->low = (int64_t *)(void *)take(base, &at, rows * (int64_t)sizeof(int64_t));
+  arena->high = (int64_t *)(void *)take(base, &at, rows * (int64_t)sizeof(int64_t));
+  arena->key_rows = (const void **)(void *)take(base, &at, block * (int64_t)sizeof(void *));
+  arena->value_rows = (const void **)(void *)take(base, &at, block * (int64_t)sizeof(void *));
+  arena->key_scales = (float *)(void *)take(base, &at, block * word);
+  arena->value_scales = (float *)(void *)take(base, &at, block * word);
+  arena->pack = (float *)(void *)take(base, &at, 16 * plan->columns * word);
+  /* whole pages apart, plus a line: threads share no line, and the same piece of two arenas falls into different cache sets */
+  return (size_t)round_up((int64_t)at, 4096) + 256;
+}
+
+glint_cpu_plan glint_cpu_plan_forward(const glint_cpu_settings *settings, const glint_work *w) {
+  glint_cpu_plan plan = {.kernels = glint_cpu_kernels_for(settings, w->q.dtype), .group = w->heads_q / w->heads_kv};
+  const glint_cpu_kernels *kernels = plan.kernels;
+  int64_t partial_rows = 0;
+  size_t at = 0;
+  plan.units_d = (int)round_up(kernels->bf16 ? (w->head_dim + 1) / 2 : w->head_dim, kernels->step_d);
+  plan.columns = (int)round_up(w->head_dim_v, kernels->step_v);
+  plan.threads = settings->threads;
+  plan.max_block_rows = rows_per_item(settings, &plan, w);
+  for (int64_t b = 0; b < w->batch; b++) {
+    glint_cpu_share share = glint_cpu_share_of(&plan, w, b);
+    plan.items += share.items;
+    partial_rows += share.partial_rows;
+  }
+  plan.combine_rows = partial_rows;
+  plan.items_at = at;
+  take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
+  plan.partials_at = at;
+  take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
+  plan.partial = at;
+  take(NULL, &at, partial_rows * (plan.columns + 2) * (int64_t)sizeof(float));
+  plan.arenas = (size_t)round_up((int64_t)at, 256);
+  glint_cpu_arena arena;
+  plan.arena_bytes = glint_cpu_arena_layout(&plan, w, NULL, &arena);
+  plan.bytes = plan.arenas + plan.arena_bytes * (size_t)plan.threads;
+  return plan;
+}
+
+void glint_cpu_plan_describe(const glint_cpu_settings *settings, const glint_cpu_plan *plan, const glint_work *w, glint_plan_info *info) {
+  const glint_cpu_kernels *kernels = plan->kernels;
+  glint_cpu_share share = {.splits = 1};
+  int64_t most = 1;
+  for (int64_t b = 0; b < w->batch; b++) {
+    share = glint_cpu_share_of(plan, w, b);
+    most = larger(most, share.splits);
+  }
+  snprintf(info->kernel, sizeof info->kernel, "cpu_%s%s", kernels->name, share.few ? "_rows" : "");
+  snprintf(info->reason, sizeof info->reason, "%s %s%s; %s", settings->forced ? "forced" : "best here:", glint_cpu_isa_name(settings->isa),
+           settings->machine->slow_bf16_dot && !settings->forced && settings->isa == GLINT_ISA_AVX512_BF16
+               ? " (its bfloat16 dot product is slower than FMA)"
+               : "",
+           share.few ? "few query rows: vectors along head_dim, K and V read where they lie"
+                     : "panels of query rows against packed blocks of keys");
+  info->tile_q = (int32_t)(share.few ? share.rows : plan->max_block_rows);
+  info->tile_k = kernels->block_k;
+  info->stages = 1;
+  info->num_splits = (int32_t)most;
+  info->threads = plan->threads;
+  info->shared_bytes = (int64_t)plan->arena_bytes;
+  info->grid = plan->items;
+  info->waves_x100 = plan->items * 100 / larger(1, plan->threads);
+  glint_work_cost(w, 1, &info->flops, &info->bytes);
+  info->workspace_bytes = plan->bytes;
+}

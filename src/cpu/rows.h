@@ -1,0 +1,38 @@
+/* Kernels for few query rows (decode): K and V are read once, where they lie, with vectors along head_dim, for 1, 2 or 4 rows together.
+ * The time is that of reading memory, so each kernel also asks for the rows that the next one will read. */
+#ifndef GLINT_CPU_ROWS_H
+#define GLINT_CPU_ROWS_H
+#include "glint.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Keys a block, and how many further entries key and value pointer arrays need (copies of the last row). */
+enum { GLINT_CPU_ROWS_BLOCK = 64, GLINT_CPU_ROWS_PAD = 16, GLINT_CPU_ROWS_MAX = 4 };
+
+/* Rows of memory that will be needed soon: count pointers, bytes of each. */
+typedef struct glint_cpu_soon {
+  const void *const *rows;
+  int count;
+  int64_t bytes;
+} glint_cpu_soon;
+
+/* What is done to scores before the softmax; one entry a row. Scores become log 2 units. */
+typedef struct glint_cpu_rows_change {
+  float cap;             /* > 0: s = cap * tanh(s), as in glint_cpu_scores */
+  const float *slope;    /* ALiBi, times log2 e; NULL: none */
+  const float *position; /* relative to the block's first key */
+} glint_cpu_rows_change;
+
+typedef struct glint_cpu_rows {
+  int column_unit; /* head_dim and head_dim_v must be multiples of it */
+  /* s[j][r] = q[r] . key j for count keys, rounded up to whole vectors. rows: 1, 2 or 4. dtype: float32, bfloat16, float16. */
+  void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, int count, glint_dtype dtype, int head_dim, float *s,
+                 const glint_cpu_soon *soon);
+  /* Online softmax step over count keys; P overwrites S; alpha[r] multiplies O. */
+  void (*softmax)(int rows, float *s, int count, const glint_cpu_rows_change *change, float *m, float *l, float *alpha);
+  /* o[r][c] = alpha[r] o[r][c] + sum over j of p[j][r] v[j][c]. */
+  void (*accumulate)(int rows, const float *p, const void *const *values, int count, glint_dtype dtype, int head_dim_v, float *o,
+                     ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon);
+} glint_cpu_rows;
+#endif
