@@ -3,11 +3,11 @@
  * 2^x = 2^floor(x) * p(x - floor(x)), p the polynomial on [0, 1) with p(0) = 1 and the least largest relative error (found by iteratively
  * reweighted least squares). For -126 <= x < 127:
  *   exp2         degree 5, relative error at most GLINT_EXP2_ERROR, 2^0 = 1 exactly
- *   exp2_coarse  degree 3, relative error at most GLINT_EXP2_COARSE_ERROR, a 23rd of a bfloat16 rounding
+ *   exp2_coarse  degree 4, relative error at most GLINT_EXP2_COARSE_ERROR: enough for bfloat16 probabilities and a float32 lse
  * Below -126 the result lies between 0 and 2^-125; -inf gives 0, NaN gives NaN. */
 #ifndef GLINT_EXP2_ERROR
 #define GLINT_EXP2_ERROR        2.5e-7
-#define GLINT_EXP2_COARSE_ERROR 8.7e-5
+#define GLINT_EXP2_COARSE_ERROR 3.1e-6
 #define GLINT_CAT2(a, b)        a##_##b
 #define GLINT_CAT(a, b)         GLINT_CAT2(a, b)
 #endif
@@ -28,8 +28,9 @@ GLINT_STATIC_INLINE V(TARGET) V(vec) V(exp2)(V(vec) x) {
 
 GLINT_STATIC_INLINE V(TARGET) V(vec) V(exp2_coarse)(V(vec) x) {
   V(vec) f = V(fraction)(x);
-  V(vec) p = V(fma)(f, V(set1)(0x1.3baaaap-4f), V(set1)(0x1.d23788p-3f));
-  p = V(fma)(f, p, V(set1)(0x1.63e65ap-1f));
+  V(vec) p = V(fma)(f, V(set1)(0x1.b7f734p-7f), V(set1)(0x1.abf868p-5f));
+  p = V(fma)(f, p, V(set1)(0x1.ee2452p-3f));
+  p = V(fma)(f, p, V(set1)(0x1.62d6c6p-1f));
   p = V(fma)(f, p, V(set1)(1.0f));
   return V(scale_pow2)(p, x);
 }

@@ -28,6 +28,9 @@
 
 enum { AMX_TILE = 16, AMX_KEYS = 32 };
 
+/* Some compilers' tile intrinsics do not say what memory they read: what was stored must be in memory before them. */
+static inline void stored_before_tiles(void) { __asm__ volatile("" ::: "memory"); }
+
 static TARGET void FN(begin)(void) {
   /* the layout that LDTILECFG reads */
   struct {
@@ -38,6 +41,7 @@ static TARGET void FN(begin)(void) {
   memset(&shape, 0, sizeof shape);
   shape.palette = 1;
   for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
+  __asm__ volatile("" : : "r"(&shape) : "memory");
   _tile_loadconfig(&shape);
 }
 
@@ -71,6 +75,7 @@ static float FN(value)(const float *v, int key, int column, int columns) {
 }
 
 static TARGET void FN(scores)(const float *q, const float *k, int units_d, int keys, float *s) {
+  stored_before_tiles();
   for (int j = 0; j < keys; j += 2 * AMX_TILE) {
     const float *k0 = k + (ptrdiff_t)j * units_d, *k1 = k0 + (ptrdiff_t)AMX_TILE * units_d;
     _tile_zero(0);
@@ -103,6 +108,7 @@ static TARGET void FN(accumulate)(const float *p, const float *v, int first, int
       V(store)(o + c * NR + VL, V(mul)(V(load)(o + c * NR + VL), a1));
     }
   }
+  stored_before_tiles();
   v += (ptrdiff_t)(first / AMX_KEYS) * columns * AMX_TILE;
   for (int c = 0; c < columns; c += 2 * AMX_TILE) {
     float *to = o + (ptrdiff_t)c * NR;

@@ -82,6 +82,8 @@ __attribute__((target("amx-tile,amx-bf16"))) static float chain_tiles(long round
   memset(out, 0, sizeof out);
   shape.palette = 1;
   for (int i = 0; i < 8; i++) shape.bytes[i] = 64, shape.rows[i] = 16;
+  /* some compilers' tile intrinsics do not say what memory they read */
+  __asm__ volatile("" : : "r"(&shape), "r"(out) : "memory");
   _tile_loadconfig(&shape);
   _tile_zero(0);
   _tile_zero(1);
