@@ -106,7 +106,8 @@ static size_t describe_cpu(void *state, char *text, size_t size) {
   char sets[128] = "";
   size_t at = 0;
   for (int isa = GLINT_ISA_PORTABLE; isa <= GLINT_ISA_NEON; isa++)
-    if (machine->has[isa] && at < sizeof sets) at += (size_t)snprintf(sets + at, sizeof sets - at, " %s", glint_cpu_isa_name((glint_isa)isa));
+    if (machine->has[isa] && at < sizeof sets)
+      at += (size_t)snprintf(sets + at, sizeof sets - at, " %s", glint_cpu_isa_name((glint_isa)isa));
   return (size_t)snprintf(text, size, "cpu: %s; L1d %lld KiB, L2 %lld KiB\ncpu: instruction sets%s; uses %s, %d threads\n", machine->name,
                           (long long)machine->l1d_bytes >> 10, (long long)machine->l2_bytes >> 10, sets,
                           glint_cpu_isa_name(opened ? opened->settings.isa : machine->best),

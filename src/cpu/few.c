@@ -31,7 +31,7 @@ static void visit(const glint_cpu_run *run, const key_block *block, const key_bl
   glint_cpu_arena *arena = run->arena;
   int64_t ld_q = w->head_dim, ld_o = run->plan->columns, offset = first - block->first;
   float alpha[GLINT_CPU_ROWS_MAX], slope[GLINT_CPU_ROWS_MAX], position[GLINT_CPU_ROWS_MAX];
-  glint_cpu_rows_change change = {.cap = (float)((double)w->softcap * GLINT_LOG2E)};
+  glint_cpu_rows_change change = {.cap = w->softcap};
   int64_t element = (int64_t)glint_dtype_size(w->k.dtype);
   /* while keys are read, this block's values are asked for, and with those the next block's keys */
   glint_cpu_soon values = {block->values + offset, row == 0 ? (int)(end - first) : 0, w->head_dim_v * element};
@@ -40,14 +40,14 @@ static void visit(const glint_cpu_run *run, const key_block *block, const key_bl
     const glint_sequence *s = &run->share->s;
     for (int r = 0; r < rows; r++) {
       int64_t at = run->item.b * w->alibi_slopes.stride[0] + glint_cpu_head(run, row + r) * w->alibi_slopes.stride[1];
-      slope[r] = (float)((double)((const float *)w->alibi_slopes.data)[at] * GLINT_LOG2E);
+      slope[r] = ((const float *)w->alibi_slopes.data)[at];
       position[r] = (float)(glint_cpu_position(run, row + r) + s->len_k - s->used_q - first);
     }
     change.slope = slope, change.position = position;
   }
   int count = (int)(end - first);
   kernels->scores(rows, arena->q + row * ld_q, ld_q, block->keys + offset, count, w->k.dtype, (int)w->head_dim, arena->s, &values);
-  kernels->softmax(rows, arena->s, count, &change, arena->m + row, arena->l + row, alpha);
+  kernels->softmax(rows, arena->s, count, &change, run->units.log2_unit, arena->m + row, arena->l + row, alpha);
   kernels->accumulate(rows, arena->s, block->values + offset, count, w->v.dtype, (int)w->head_dim_v, arena->o + row * ld_o, ld_o, alpha,
                       &keys);
 }
@@ -71,9 +71,8 @@ void glint_cpu_few_item(const glint_cpu_run *run) {
   const glint_work *w = run->w;
   glint_cpu_arena *arena = run->arena;
   int64_t rows = run->item.rows, first = run->item.end, end = run->item.first, ld_o = run->plan->columns;
-  float factor = run->q_factor * run->s_factor;
   for (int64_t r = 0; r < rows; r++) {
-    glint_cpu_query_row(run, r, factor, arena->q + r * w->head_dim);
+    glint_cpu_query_row(run, r, run->units.q_factor, arena->q + r * w->head_dim);
     glint_visible_keys(w, &run->share->s, glint_cpu_position(run, r), &arena->low[r], &arena->high[r]);
     arena->m[r] = -__builtin_inff(), arena->l[r] = 0;
     if (arena->low[r] < first) first = arena->low[r];

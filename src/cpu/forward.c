@@ -26,8 +26,7 @@ static glint_cpu_item item_of(const glint_work *w, const glint_cpu_plan *plan, c
   item.rows = share->rows - item.row < share->block_rows ? share->rows - item.row : share->block_rows;
   item.first = share->first + part * share->split_keys;
   item.end = part == share->splits - 1 ? share->end : item.first + share->split_keys;
-  if (share->splits > 1)
-    item.partial = partial + ((item.head * share->splits + part) * share->rows + item.row) * (plan->columns + 2);
+  if (share->splits > 1) item.partial = partial + ((item.head * share->splits + part) * share->rows + item.row) * (plan->columns + 2);
   return item;
 }
 
@@ -36,7 +35,7 @@ static void run_item(const glint_work *w, const glint_cpu_plan *plan, const int6
   int64_t b = find_sequence(items_at, w->batch, n);
   glint_cpu_share share = glint_cpu_share_of(plan, w, b);
   glint_cpu_run run = {.w = w, .plan = plan, .share = &share, .arena = arena};
-  glint_cpu_factors(w, plan->kernels->bf16, &run.q_factor, &run.s_factor);
+  run.units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few); /* few-rows kernels work in floats */
   run.item = item_of(w, plan, &share, partial + partials_at[b] * (plan->columns + 2), b, n - items_at[b]);
   if (share.few)
     glint_cpu_few_item(&run);
@@ -50,8 +49,9 @@ static void combine(const glint_work *w, const glint_cpu_plan *plan, const int64
     int64_t b = n / w->heads_kv, head = n % w->heads_kv;
     if (partials_at[b] == partials_at[b + 1]) continue;
     glint_cpu_share share = glint_cpu_share_of(plan, w, b);
+    glint_cpu_units units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few);
     for (int64_t r = 0; r < share.rows; r++)
-      glint_cpu_combine_row(w, plan, &share, partial + partials_at[b] * (plan->columns + 2), head, r);
+      glint_cpu_combine_row(w, plan, &share, &units, partial + partials_at[b] * (plan->columns + 2), head, r);
   }
 }
 

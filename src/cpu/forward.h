@@ -11,6 +11,15 @@ typedef struct glint_cpu_item {
   float *partial; /* [rows][columns + 2] when the keys are split, else NULL: results go to o and lse */
 } glint_cpu_item;
 
+/* Units of scores. Softmax takes p = 2^((s - m) * log2_unit). Plain float scores come out in units of log 2, because Q was scaled so; changed
+ * ones (softcap, bias, ALiBi) are natural, so that a bias of the most negative float stays finite; plain bfloat16 ones are raw. */
+typedef struct glint_cpu_units {
+  int changed;
+  float q_factor;  /* folded into Q when it is packed */
+  float s_factor;  /* multiplies scores before they are changed */
+  float log2_unit; /* one unit of m and of the scores that softmax sees, in log 2 */
+} glint_cpu_units;
+
 /* All that an item needs to know. */
 typedef struct glint_cpu_run {
   const glint_work *w;
@@ -18,12 +27,10 @@ typedef struct glint_cpu_run {
   const glint_cpu_share *share;
   glint_cpu_item item;
   glint_cpu_arena *arena;
-  float q_factor; /* folded into Q when it is packed */
-  float s_factor; /* multiplies scores afterwards (bfloat16 words cannot take the factor) */
+  glint_cpu_units units;
 } glint_cpu_run;
 
-/* scale and log2 e, divided between Q and the scores. */
-void glint_cpu_factors(const glint_work *w, int bf16, float *q_factor, float *s_factor);
+glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16);
 
 /* Row r of an item counts positions first, heads of the group second. */
 static inline int64_t glint_cpu_position(const glint_cpu_run *run, int64_t r) { return (run->item.row + r) / run->plan->group; }
@@ -33,8 +40,6 @@ static inline int64_t glint_cpu_head(const glint_cpu_run *run, int64_t r) {
 
 /* Query row r of the item as floats times factor, rotated if the problem says so; dst holds head_dim floats. */
 void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, float *dst);
-/* x (head_dim floats) rotated for a position. */
-void glint_cpu_rotate(const glint_work *w, float *x, int64_t position);
 /* Pointers to rows first..end of K and V, and their FP8 scales (scales NULL: none). Returns 1 if there are scales. */
 int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, const void **keys, const void **values, float *key_scales,
                        float *value_scales);
@@ -43,13 +48,13 @@ int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, con
 void glint_cpu_panel_item(const glint_cpu_run *run);
 void glint_cpu_few_item(const glint_cpu_run *run);
 
-/* Result of row r (head and position of the item): o not normalised, maximum m in log 2 units, sum l. Goes to o and lse, or to partial. */
+/* Result of row r (head and position of the item): o not normalised, maximum m in run->units, sum l. Goes to o and lse, or to partial. */
 void glint_cpu_finish_row(const glint_cpu_run *run, int64_t r, const float *o, float m, float l);
 /* o = 0 and lse = -inf for rows that exist but are not used. */
 void glint_cpu_clear_rows(const glint_work *w, const glint_sequence *s);
 /* Merges the splits of row r of (b, head). */
-void glint_cpu_combine_row(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share, const float *partial, int64_t head,
-                           int64_t r);
+void glint_cpu_combine_row(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share, const glint_cpu_units *units,
+                           const float *partial, int64_t head, int64_t r);
 
 /* Writes k_new (rotated) and v_new into the cache. */
 void glint_cpu_append(const glint_work *w, int threads);

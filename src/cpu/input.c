@@ -4,10 +4,18 @@
 
 #include <string.h>
 
-void glint_cpu_factors(const glint_work *w, int bf16, float *q_factor, float *s_factor) {
-  double factor = w->softcap > 0 ? (double)w->scale / (double)w->softcap : (double)w->scale * GLINT_LOG2E;
-  *q_factor = bf16 ? 1.0f : (float)factor;
-  *s_factor = bf16 ? (float)factor : 1.0f;
+enum { HEAD_DIM_MAX = 512 };
+
+glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16) {
+  int changed = w->softcap > 0 || w->bias.data || w->alibi_slopes.data;
+  double product = w->softcap > 0 ? (double)w->scale / (double)w->softcap : (double)w->scale;
+  glint_cpu_units units = {.changed = changed, .q_factor = (float)product, .s_factor = 1, .log2_unit = (float)GLINT_LOG2E};
+  if (!changed) units.q_factor = (float)(product * GLINT_LOG2E), units.log2_unit = 1;
+  if (!bf16) return units;
+  /* a factor would not survive the rounding to bfloat16 */
+  units.q_factor = 1, units.s_factor = (float)product;
+  if (!changed) units.log2_unit = (float)(product * GLINT_LOG2E);
+  return units;
 }
 
 static float descale(const glint_view *view, int64_t rows_per_block, int64_t b, int64_t head, int64_t row) {
@@ -16,16 +24,14 @@ static float descale(const glint_view *view, int64_t rows_per_block, int64_t b, 
   return ((const float *)view->data)[b * view->stride[0] + head * view->stride[1] + block * view->stride[2]];
 }
 
-static float float_at(const glint_view *view, int64_t index) {
-  return view->dtype == GLINT_FLOAT32 ? ((const float *)view->data)[index] : (float)glint_load(view->data, view->dtype, index);
-}
-
-void glint_cpu_rotate(const glint_work *w, float *x, int64_t position) {
+/* x (head_dim values) rotated for a position. */
+static void rotate(const glint_work *w, double *x, int64_t position) {
   int64_t half = w->rotary_dim / 2, row_cos = position * w->rotary_cos.stride[0], row_sin = position * w->rotary_sin.stride[0];
   for (int64_t n = 0; n < half; n++) {
     int64_t first = w->rotary_interleaved ? 2 * n : n, second = w->rotary_interleaved ? 2 * n + 1 : n + half;
-    float cosine = float_at(&w->rotary_cos, row_cos + n), sine = float_at(&w->rotary_sin, row_sin + n);
-    float a = x[first], b = x[second];
+    double cosine = glint_load(w->rotary_cos.data, w->rotary_cos.dtype, row_cos + n);
+    double sine = glint_load(w->rotary_sin.data, w->rotary_sin.dtype, row_sin + n);
+    double a = x[first], b = x[second];
     x[first] = a * cosine - b * sine;
     x[second] = a * sine + b * cosine;
   }
@@ -45,7 +51,10 @@ void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, floa
   if (!w->rotary_dim) return;
   /* rows stand at positions of their own only where a mask tells them apart (as flash_attn_with_kvcache defines it) */
   int64_t cached = s->len_k - w->seqlen_new, each_row = w->window_left >= 0 || w->window_right >= 0;
-  glint_cpu_rotate(w, dst, each_row ? cached + i : cached);
+  double x[HEAD_DIM_MAX];
+  for (int64_t c = 0; c < w->rotary_dim; c++) x[c] = (double)dst[c];
+  rotate(w, x, each_row ? cached + i : cached);
+  for (int64_t c = 0; c < w->rotary_dim; c++) dst[c] = (float)x[c];
 }
 
 int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, const void **keys, const void **values, float *key_scales,
@@ -76,10 +85,11 @@ static void append_row(const glint_work *w, const glint_sequence *s, int64_t b, 
   memcpy(to_k, (const char *)w->k_new.data + (size_t)from_k * element, (size_t)w->head_dim * element);
   memcpy(to_v, (const char *)w->v_new.data + (size_t)from_v * element, (size_t)w->head_dim_v * element);
   if (!w->rotary_dim) return;
-  float x[512]; /* the largest head_dim */
-  for (int64_t c = 0; c < w->rotary_dim; c++) x[c] = float_at(&w->k_new, from_k + c);
-  glint_cpu_rotate(w, x, position);
-  for (int64_t c = 0; c < w->rotary_dim; c++) glint_store(to_k, w->k.dtype, c, (double)x[c]);
+  /* in double, rounded once: the cache's bits are the same on every engine */
+  double x[HEAD_DIM_MAX];
+  for (int64_t c = 0; c < w->rotary_dim; c++) x[c] = glint_load(w->k_new.data, w->k_new.dtype, from_k + c);
+  rotate(w, x, position);
+  for (int64_t c = 0; c < w->rotary_dim; c++) glint_store(to_k, w->k.dtype, c, x[c]);
 }
 
 void glint_cpu_append(const glint_work *w, int threads) {

@@ -9,9 +9,7 @@
 
 static const char *const isa_names[] = {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon"};
 
-const char *glint_cpu_isa_name(glint_isa isa) {
-  return (unsigned)isa < sizeof isa_names / sizeof *isa_names ? isa_names[isa] : "unknown";
-}
+const char *glint_cpu_isa_name(glint_isa isa) { return (unsigned)isa < sizeof isa_names / sizeof *isa_names ? isa_names[isa] : "unknown"; }
 
 int glint_cpu_isa_from_name(const char *name) {
   for (int i = 0; i < (int)(sizeof isa_names / sizeof *isa_names); i++)
@@ -51,8 +49,7 @@ static void detect_sets(glint_cpu_machine *machine) {
   uint32_t subleaves = a;
   const uint32_t avx2 = 1u << 5, f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
   machine->has[GLINT_ISA_AVX2] = (saved & 0x6) == 0x6 && (b & avx2);
-  machine->has[GLINT_ISA_AVX512] =
-      machine->has[GLINT_ISA_AVX2] && (saved & 0xE6) == 0xE6 && (b & (f | dq | bw | vl)) == (f | dq | bw | vl);
+  machine->has[GLINT_ISA_AVX512] = machine->has[GLINT_ISA_AVX2] && (saved & 0xE6) == 0xE6 && (b & (f | dq | bw | vl)) == (f | dq | bw | vl);
   const uint32_t amx_bf16 = 1u << 22, amx_tile = 1u << 24;
   int tiles = (d & (amx_bf16 | amx_tile)) == (amx_bf16 | amx_tile) && (saved & 0x60000) == 0x60000;
   if (subleaves < 1 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return;

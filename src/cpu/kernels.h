@@ -12,7 +12,7 @@
  *   V  block_k keys x columns (a multiple of step_v), in an order that belongs to the kernel
  *   S  [block_k][panel]       floats; the probabilities P overwrite it: float [key][panel], or pairs of bfloat16 [key / 2][panel]
  *   O  [columns][panel]       floats, not normalised
- * Scores are kept in units of log 2, so that p = 2^(s - m). */
+ * P = 2^((s - m) * unit): the scores' unit in log 2 is the driver's choice. */
 #ifndef GLINT_CPU_KERNELS_H
 #define GLINT_CPU_KERNELS_H
 #include "glint.h"
@@ -28,10 +28,10 @@ enum { GLINT_CPU_PANEL_MAX = 64, GLINT_CPU_BLOCK_K_MAX = 512 };
 
 /* What softmax does to the scores of one panel before the exponential; a NULL piece is absent. All per-row arrays have `panel` entries. */
 typedef struct glint_cpu_scores {
-  float cap;             /* > 0: s = cap * tanh(s), cap already times log2 e and Q already scaled by scale / softcap */
-  const float *bias;     /* [panel][bias_ld], to be added times log2 e */
+  float cap;             /* > 0: s = cap * tanh(s), Q already scaled by scale / softcap */
+  const float *bias;     /* [panel][bias_ld], added */
   ptrdiff_t bias_ld;     /* in floats, a multiple of 16 */
-  const float *slope;    /* ALiBi: s -= slope[r] * |position[r] - j|, slope times log2 e, j counting from the block's first key */
+  const float *slope;    /* ALiBi: s -= slope[r] * |position[r] - j|, j counting from the block's first key */
   const float *position; /* relative to the block's first key */
 } glint_cpu_scores;
 
@@ -51,19 +51,19 @@ typedef struct glint_cpu_kernels {
   /* dst[c][r] = src[r][c] for r < rows, c < columns; both multiples of 16; leading dimensions in words. */
   void (*transpose)(const float *src, ptrdiff_t ld_src, float *dst, ptrdiff_t ld_dst, int rows, int columns);
   /* Packs count rows of K; rows count..padded become zero. scales: factor a row (FP8) or NULL. */
-  void (*pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim, int units_d, float *k);
+  void (*pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim, int units_d,
+                 float *k);
   /* The same for V with columns padded to a multiple of step_v. scratch: 2 * columns words times 16. Returns 1 when every value is finite. */
-  int (*pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v, int columns, float *v,
-                float *scratch);
+  int (*pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v, int columns,
+                float *v, float *scratch);
   /* S[0..keys) = K Q; keys a multiple of step_k. */
   void (*scores)(const float *q, const float *k, int units_d, int keys, float *s);
-  /* S = what *change says, scores then in log 2 units. first: the block-relative key of S's row 0. */
+  /* S = what *change says of factor * S. first: the block-relative key of S's row 0. */
   void (*change)(float *s, int first, int keys, const glint_cpu_scores *change, float factor);
   /* S[j][r] = -inf unless low[r] <= first + j < high[r]. */
   void (*mask)(float *s, int first, int keys, const float *low, const float *high);
-  /* Online softmax step: P from S (times scale, used by bf16 kernels only), m and l updated, alpha = what O must be multiplied by.
-   * Returns 0 when every alpha is 1. */
-  int (*softmax)(float *s, int keys, float scale, float *m, float *l, float *alpha);
+  /* Online softmax step: P from S, m and l updated, alpha = what O must be multiplied by. Returns 0 when every alpha is 1. */
+  int (*softmax)(float *s, int keys, float unit, float *m, float *l, float *alpha);
   /* O = alpha O + V P over keys first..first + keys of the block (multiples of step_k). alpha NULL: 1. */
   void (*accumulate)(const float *p, const float *v, int first, int keys, int columns, float *o, const float *alpha);
   /* Element of packed V, for the careful path. */

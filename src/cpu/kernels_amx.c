@@ -13,7 +13,7 @@
 #define VEC avx512
 #include "exp2_template.h"
 
-#define SUFFIX     amx_bf16
+#define SUFFIX amx_bf16
 #define TARGET                                                                                                                             \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,f16c,prefer-vector-width=512")))
 /* 2 x 2 tiles of 16 x 16: 32 keys (or columns) against 32 query rows. MR is not used: the products are below. */
@@ -47,8 +47,8 @@ static TARGET void FN(begin)(void) {
 
 static TARGET void FN(end)(void) { _tile_release(); }
 
-static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v, int columns,
-                             float *v, float *scratch) {
+static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v,
+                             int columns, float *v, float *scratch) {
   int finite = 1;
   (void)scales;
   (void)dtype;

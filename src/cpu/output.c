@@ -15,10 +15,10 @@ static void write_row(const glint_work *w, store_row *store, const glint_sequenc
     ((float *)w->lse.data)[s->batch_q * w->lse.stride[0] + head * w->lse.stride[1] + (s->row_q + i) * w->lse.stride[2]] = lse;
 }
 
-/* o / l with the sink in l. A sink far above every score must not overflow: the larger of the two is the unit. */
-static void normalise(const glint_work *w, store_row *store, const glint_sequence *s, int64_t head, int64_t i, const float *o, float m,
+/* o / l with the sink in l; m in log 2 units of double. A sink far above every score must not overflow: the larger of the two is the unit. */
+static void normalise(const glint_work *w, store_row *store, const glint_sequence *s, int64_t head, int64_t i, const float *o, double m,
                       float l) {
-  double unit = (double)m, sum = (double)l, factor = 1;
+  double unit = m, sum = (double)l, factor = 1;
   if (w->sinks.data) {
     double sink = (double)((const float *)w->sinks.data)[head * w->sinks.stride[0]] * GLINT_LOG2E;
     double top = sink > unit ? sink : unit;
@@ -42,7 +42,8 @@ static void normalise(const glint_work *w, store_row *store, const glint_sequenc
 void glint_cpu_finish_row(const glint_cpu_run *run, int64_t r, const float *o, float m, float l) {
   int columns = run->plan->columns;
   if (!run->item.partial) {
-    normalise(run->w, run->plan->kernels->from_float, &run->share->s, glint_cpu_head(run, r), glint_cpu_position(run, r), o, m, l);
+    normalise(run->w, run->plan->kernels->from_float, &run->share->s, glint_cpu_head(run, r), glint_cpu_position(run, r), o,
+              (double)m * (double)run->units.log2_unit, l);
     return;
   }
   float *to = run->item.partial + r * (columns + 2);
@@ -62,8 +63,8 @@ void glint_cpu_clear_rows(const glint_work *w, const glint_sequence *s) {
 }
 
 /* In the order of the splits, whoever computed them: the sum is the same for every number of threads. */
-void glint_cpu_combine_row(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share, const float *partial, int64_t head,
-                           int64_t r) {
+void glint_cpu_combine_row(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share, const glint_cpu_units *units,
+                           const float *partial, int64_t head, int64_t r) {
   int64_t columns = plan->columns, stride = columns + 2;
   const float *row = partial + (head * share->splits * share->rows + r) * stride;
   float sum[512], m = -INFINITY, l = 0; /* head_dim_v is at most 512 */
@@ -75,10 +76,10 @@ void glint_cpu_combine_row(const glint_work *w, const glint_cpu_plan *plan, cons
   for (int64_t n = 0; n < share->splits; n++) {
     const float *from = row + n * share->rows * stride;
     if (from[columns] == -INFINITY && from[columns + 1] == 0) continue; /* saw no key: its o is not even written */
-    float weight = from[columns] == m ? 1.0f : exp2f(from[columns] - (m == -INFINITY ? 0 : m));
+    float weight = from[columns] == m ? 1.0f : exp2f((from[columns] - (m == -INFINITY ? 0 : m)) * units->log2_unit);
     l += weight * from[columns + 1];
     for (int64_t c = 0; c < w->head_dim_v; c++) sum[c] += weight * from[c];
   }
   int64_t i = r / plan->group, query_head = head * plan->group + r % plan->group;
-  normalise(w, plan->kernels->from_float, &share->s, query_head, i, sum, m, l);
+  normalise(w, plan->kernels->from_float, &share->s, query_head, i, sum, (double)m * (double)units->log2_unit, l);
 }

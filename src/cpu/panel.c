@@ -24,10 +24,10 @@ static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit 
 static void load_query(const glint_cpu_run *run, int64_t r, float *to) {
   float x[512]; /* the largest head_dim */
   if (!run->plan->kernels->bf16) {
-    glint_cpu_query_row(run, r, run->q_factor, to);
+    glint_cpu_query_row(run, r, run->units.q_factor, to);
     return;
   }
-  glint_cpu_query_row(run, r, run->q_factor, x);
+  glint_cpu_query_row(run, r, run->units.q_factor, x);
   run->plan->kernels->from_float(to, GLINT_BFLOAT16, x, run->w->head_dim, 1.0f);
 }
 
@@ -68,7 +68,8 @@ static void load_block(const glint_cpu_run *run, key_block *block) {
   const glint_cpu_plan *plan = run->plan;
   glint_cpu_arena *arena = run->arena;
   int count = (int)(block->end - block->first), padded = (int)round_up(count, plan->kernels->step_k);
-  int scaled = glint_cpu_key_rows(run, block->first, block->end, arena->key_rows, arena->value_rows, arena->key_scales, arena->value_scales);
+  int scaled =
+      glint_cpu_key_rows(run, block->first, block->end, arena->key_rows, arena->value_rows, arena->key_scales, arena->value_scales);
   plan->kernels->pack_k(arena->key_rows, scaled ? arena->key_scales : NULL, count, padded, w->k.dtype, (int)w->head_dim, plan->units_d,
                         arena->k);
   block->finite = plan->kernels->pack_v(arena->value_rows, scaled ? arena->value_scales : NULL, count, padded, w->v.dtype,
@@ -89,12 +90,12 @@ static void load_bias(const glint_cpu_run *run, int64_t base, int64_t first, int
   }
 }
 
-/* Softcap, bias and ALiBi; scores are in log 2 units afterwards. */
+/* Softcap, bias and ALiBi; scores are in natural units afterwards. */
 static void change_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys) {
   const glint_work *w = run->w;
   const glint_cpu_kernels *kernels = run->plan->kernels;
   float slope[GLINT_CPU_PANEL_MAX] = {0}, position[GLINT_CPU_PANEL_MAX] = {0};
-  glint_cpu_scores change = {.cap = (float)((double)w->softcap * GLINT_LOG2E)};
+  glint_cpu_scores change = {.cap = w->softcap};
   if (w->bias.data) {
     load_bias(run, base, first, keys);
     change.bias = run->arena->bias, change.bias_ld = kernels->block_k + 16;
@@ -103,12 +104,12 @@ static void change_scores(const glint_cpu_run *run, int64_t base, int64_t first,
     const glint_sequence *s = &run->share->s;
     for (int64_t n = 0; n < kernels->panel && base + n < run->item.rows; n++) {
       int64_t at = run->item.b * w->alibi_slopes.stride[0] + glint_cpu_head(run, base + n) * w->alibi_slopes.stride[1];
-      slope[n] = (float)((double)((const float *)w->alibi_slopes.data)[at] * GLINT_LOG2E);
+      slope[n] = ((const float *)w->alibi_slopes.data)[at];
       position[n] = (float)(glint_cpu_position(run, base + n) + s->len_k - s->used_q - first);
     }
     change.slope = slope, change.position = position;
   }
-  kernels->change(run->arena->s, 0, keys, &change, run->s_factor);
+  kernels->change(run->arena->s, 0, keys, &change, run->units.s_factor);
 }
 
 static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
@@ -180,13 +181,12 @@ static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *ra
   if (range->first > first) first = block->first + round_down(range->first - block->first, kernels->step_k);
   if (first >= end) return;
   int keys = (int)round_up(end - first, kernels->step_k), offset = (int)(first - block->first);
-  int changed = w->softcap > 0 || w->bias.data || w->alibi_slopes.data;
   int masked = range->all_first > first || range->all_end < first + keys;
   float alpha[GLINT_CPU_PANEL_MAX];
   kernels->scores(arena->q + base * plan->units_d, arena->k + (ptrdiff_t)offset * plan->units_d, plan->units_d, keys, arena->s);
-  if (changed) change_scores(run, base, first, keys);
+  if (run->units.changed) change_scores(run, base, first, keys);
   if (masked) mask_scores(run, base, first, keys);
-  int rescale = kernels->softmax(arena->s, keys, changed ? 1.0f : run->s_factor, arena->m + base, arena->l + base, alpha);
+  int rescale = kernels->softmax(arena->s, keys, run->units.log2_unit, arena->m + base, arena->l + base, alpha);
   if (w->drop_threshold) drop(run, base, first, keys);
   if (masked && !block->finite)
     accumulate_careful(run, base, block->first, first, keys, rescale ? alpha : NULL);

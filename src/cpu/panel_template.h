@@ -90,8 +90,8 @@ static TARGET int FN(finite)(const float *row, int n) {
   return V(all_equal)(sum, zero);
 }
 
-static TARGET void FN(pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim, int units_d,
-                              float *k) {
+static TARGET void FN(pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim,
+                              int units_d, float *k) {
   for (int j = 0; j < count; j++) {
     float *to = k + (ptrdiff_t)j * units_d;
 #if BF16
@@ -120,8 +120,8 @@ static TARGET void FN(interleave)(const uint16_t *low, const uint16_t *high, int
 #endif
 
 #ifndef OWN_PRODUCTS
-static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v, int columns,
-                             float *v, float *scratch) {
+static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim_v,
+                             int columns, float *v, float *scratch) {
   int finite = 1;
   (void)scratch;
 #if BF16
@@ -235,7 +235,6 @@ static TARGET inline __attribute__((always_inline)) vec FN(tanh)(vec x) {
 }
 
 static TARGET void FN(change)(float *s, int first, int keys, const glint_cpu_scores *change, float factor) {
-  const vec log2e = V(set1)(1.4426950408889634f);
   vec scale = V(set1)(factor), cap = V(set1)(change->cap);
   for (int j = 0; j < keys; j++)
     for (int n = 0; n < NR; n += VL) {
@@ -256,7 +255,7 @@ static TARGET void FN(change)(float *s, int first, int keys, const glint_cpu_sco
       V(transpose)(t);
       for (int i = 0; i < VL && j + i < keys; i++) {
         float *at = s + (ptrdiff_t)(j + i) * NR + n;
-        V(store)(at, V(fma)(t[i], log2e, V(load)(at)));
+        V(store)(at, V(add)(V(load)(at), t[i]));
       }
     }
 }
@@ -271,10 +270,37 @@ static TARGET void FN(mask)(float *s, int first, int keys, const float *low, con
   }
 }
 
+/* P over keys first..end of the block, from scores; adds to sum. scaled: unit is not 1. Constant where this is inlined. */
+static TARGET inline __attribute__((always_inline)) void FN(exponentials)(float *s, int keys, int scaled, vec unit, const vec *base,
+                                                                          vec *sum) {
+#if BF16
+  (void)scaled;
+  for (int j = 0; j < keys; j += 2)
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) {
+      float *at = s + (ptrdiff_t)j * NR + n * VL;
+      vec a = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at), base[n]), unit));
+      vec b = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at + NR), base[n]), unit));
+      sum[n] = V(add)(sum[n], V(add)(a, b));
+      V(store)(s + (ptrdiff_t)(j / 2) * NR + n * VL, PAIR(a, b));
+    }
+#else
+  for (int j = 0; j < keys; j++)
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) {
+      float *at = s + (ptrdiff_t)j * NR + n * VL;
+      vec x = V(sub)(V(load)(at), base[n]);
+      vec p = V(exp2)(scaled ? V(mul)(x, unit) : x);
+      sum[n] = V(add)(sum[n], p);
+      V(store)(at, p);
+    }
+#endif
+}
+
 /* keys is even (step_k is). A row that has seen no key yet has m = -inf, and 0 is subtracted in its place. */
-static TARGET int FN(softmax)(float *s, int keys, float scale, float *m, float *l, float *alpha) {
-  const vec minus_inf = V(set1)(-__builtin_inff()), zero = V(set1)(0.0f), one = V(set1)(1.0f);
-  vec top[NV], sum[NV], safe[NV];
+static TARGET int FN(softmax)(float *s, int keys, float unit, float *m, float *l, float *alpha) {
+  const vec minus_inf = V(set1)(-__builtin_inff()), zero = V(set1)(0.0f), one = V(set1)(1.0f), factor = V(set1)(unit);
+  vec top[NV], sum[NV], base[NV];
   int same = 1;
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) top[n] = minus_inf;
@@ -284,39 +310,18 @@ static TARGET int FN(softmax)(float *s, int keys, float scale, float *m, float *
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) {
     vec old = V(load)(m + n * VL);
-#if BF16
-    top[n] = V(mul)(top[n], V(set1)(scale));
-#endif
-    vec now = V(select_greater)(top[n], V(add)(old, V(set1)(GLINT_CPU_RESCALE_THRESHOLD)), top[n], old);
-    safe[n] = V(select_equal)(now, minus_inf, zero, now);
-    vec factor = V(select_equal)(now, old, one, V(exp2)(V(sub)(old, safe[n])));
+    vec now = V(select_greater)(top[n], V(add)(old, V(set1)(GLINT_CPU_RESCALE_THRESHOLD / unit)), top[n], old);
+    base[n] = V(select_equal)(now, minus_inf, zero, now);
+    vec change = V(select_equal)(now, old, one, V(exp2)(V(mul)(V(sub)(old, base[n]), factor)));
     V(store)(m + n * VL, now);
-    V(store)(alpha + n * VL, factor);
-    same &= V(all_equal)(factor, one);
+    V(store)(alpha + n * VL, change);
+    same &= V(all_equal)(change, one);
     sum[n] = zero;
   }
-#if BF16
-  vec factor = V(set1)(scale);
-  for (int j = 0; j < keys; j += 2)
-#pragma GCC unroll 4
-    for (int n = 0; n < NV; n++) {
-      float *at = s + (ptrdiff_t)j * NR + n * VL;
-      vec a = V(exp2_coarse)(V(sub)(V(mul)(V(load)(at), factor), safe[n]));
-      vec b = V(exp2_coarse)(V(sub)(V(mul)(V(load)(at + NR), factor), safe[n]));
-      sum[n] = V(add)(sum[n], V(add)(a, b));
-      V(store)(s + (ptrdiff_t)(j / 2) * NR + n * VL, PAIR(a, b));
-    }
-#else
-  (void)scale;
-  for (int j = 0; j < keys; j++)
-#pragma GCC unroll 4
-    for (int n = 0; n < NV; n++) {
-      float *at = s + (ptrdiff_t)j * NR + n * VL;
-      vec p = V(exp2)(V(sub)(V(load)(at), safe[n]));
-      sum[n] = V(add)(sum[n], p);
-      V(store)(at, p);
-    }
-#endif
+  if (unit == 1.0f)
+    FN(exponentials)(s, keys, 0, factor, base, sum);
+  else
+    FN(exponentials)(s, keys, 1, factor, base, sum);
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) V(store)(l + n * VL, V(fma)(V(load)(l + n * VL), V(load)(alpha + n * VL), sum[n]));
   return !same;

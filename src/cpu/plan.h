@@ -20,15 +20,15 @@ typedef struct glint_cpu_settings {
  * masks those are the heaviest and should start first. */
 typedef struct glint_cpu_share {
   glint_sequence s;
-  int64_t rows;        /* query rows of one kv head: used_q * group */
-  int64_t first, end;  /* keys that any row sees */
-  int few;             /* handled by the few-rows kernels */
-  int64_t block_rows;  /* rows an item, a multiple of the panel and of the group */
-  int64_t blocks;      /* query blocks */
-  int64_t splits;      /* over keys */
-  int64_t split_keys;  /* keys a split, a multiple of GLINT_CPU_SPLIT_UNIT */
-  int64_t items;       /* kv heads * blocks * splits */
-  int64_t partial_rows;/* rows of partial results: 0 when splits is 1 */
+  int64_t rows;         /* query rows of one kv head: used_q * group */
+  int64_t first, end;   /* keys that any row sees */
+  int few;              /* handled by the few-rows kernels */
+  int64_t block_rows;   /* rows an item, a multiple of the panel and of the group */
+  int64_t blocks;       /* query blocks */
+  int64_t splits;       /* over keys */
+  int64_t split_keys;   /* keys a split, a multiple of GLINT_CPU_SPLIT_UNIT */
+  int64_t items;        /* kv heads * blocks * splits */
+  int64_t partial_rows; /* rows of partial results: 0 when splits is 1 */
 } glint_cpu_share;
 
 /* A split starts at a multiple of this: of every step_k, of the 8 keys of a dropout block, and of AMX's 32 keys. */
@@ -51,14 +51,14 @@ typedef struct glint_cpu_plan {
 
 /* The scratch of one thread; every pointer is 64-byte aligned. */
 typedef struct glint_cpu_arena {
-  float *q, *k, *v, *s, *o;         /* blocks of kernels.h; q and o: one a panel of the item */
-  float *rows;                      /* [panel][wide]: rows on their way in or out */
-  float *bias;                      /* [panel][block_k + 16] */
-  float *m, *l;                     /* [panels * panel] */
-  int64_t *low, *high;              /* [panels * panel]: visible keys of each row */
+  float *q, *k, *v, *s, *o;            /* blocks of kernels.h; q and o: one a panel of the item */
+  float *rows;                         /* [panel][wide]: rows on their way in or out */
+  float *bias;                         /* [panel][block_k + 16] */
+  float *m, *l;                        /* [panels * panel] */
+  int64_t *low, *high;                 /* [panels * panel]: visible keys of each row */
   const void **key_rows, **value_rows; /* [block_k] */
-  float *key_scales, *value_scales; /* [block_k] */
-  float *pack;                      /* scratch of pack_v */
+  float *key_scales, *value_scales;    /* [block_k] */
+  float *pack;                         /* scratch of pack_v */
 } glint_cpu_arena;
 
 const glint_cpu_kernels *glint_cpu_kernels_for(const glint_cpu_settings *settings, glint_dtype dtype);

@@ -17,10 +17,10 @@ typedef struct glint_cpu_soon {
   int64_t bytes;
 } glint_cpu_soon;
 
-/* What is done to scores before the softmax; one entry a row. Scores become log 2 units. */
+/* What is done to scores before the softmax; one entry a row. */
 typedef struct glint_cpu_rows_change {
   float cap;             /* > 0: s = cap * tanh(s), as in glint_cpu_scores */
-  const float *slope;    /* ALiBi, times log2 e; NULL: none */
+  const float *slope;    /* ALiBi; NULL: none */
   const float *position; /* relative to the block's first key */
 } glint_cpu_rows_change;
 
@@ -30,7 +30,7 @@ typedef struct glint_cpu_rows {
   void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, int count, glint_dtype dtype, int head_dim, float *s,
                  const glint_cpu_soon *soon);
   /* Online softmax step over count keys; P overwrites S; alpha[r] multiplies O. */
-  void (*softmax)(int rows, float *s, int count, const glint_cpu_rows_change *change, float *m, float *l, float *alpha);
+  void (*softmax)(int rows, float *s, int count, const glint_cpu_rows_change *change, float unit, float *m, float *l, float *alpha);
   /* o[r][c] = alpha[r] o[r][c] + sum over j of p[j][r] v[j][c]. */
   void (*accumulate)(int rows, const float *p, const void *const *values, int count, glint_dtype dtype, int head_dim_v, float *o,
                      ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon);

@@ -52,8 +52,7 @@ INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *val
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
       for (int n = 0; n < strip; n++)
-        acc[r * strip + n] =
-            n < n_end ? V(mul)(V(load)(o + r * ld_o + c + n * VL), V(set1)(alpha[r])) : V(set1)(0.0f);
+        acc[r * strip + n] = n < n_end ? V(mul)(V(load)(o + r * ld_o + c + n * VL), V(set1)(alpha[r])) : V(set1)(0.0f);
     for (int j = 0; j < count; j++) {
       if (c == 0) FN(ask)(soon, j, j + 1);
 #pragma GCC unroll 8
@@ -103,7 +102,7 @@ static TARGET void FN(accumulate_few)(int rows, const float *p, const void *cons
 #undef EACH
 #undef EACH_ROWS
 
-/* Scores to log 2 units; lane n of a vector belongs to row n % rows, key n / rows. */
+/* Lane n of a vector belongs to row n % rows, key n / rows. */
 static TARGET void FN(change_few)(int rows, float *s, int floats, const glint_cpu_rows_change *change) {
   float slope[VL], position[VL];
   for (int n = 0; n < VL; n++) {
@@ -127,7 +126,8 @@ static TARGET float FN(exp2_one)(float x) {
   return y[0];
 }
 
-static TARGET void FN(softmax_few)(int rows, float *s, int count, const glint_cpu_rows_change *change, float *m, float *l, float *alpha) {
+static TARGET void FN(softmax_few)(int rows, float *s, int count, const glint_cpu_rows_change *change, float unit, float *m, float *l,
+                                   float *alpha) {
   const float minus_inf = -__builtin_inff();
   float lanes[VL], safe[VL] = {0};
   int floats = (count * rows + VL - 1) / VL * VL;
@@ -139,14 +139,14 @@ static TARGET void FN(softmax_few)(int rows, float *s, int count, const glint_cp
   for (int r = 0; r < rows; r++) {
     float highest = minus_inf, old = m[r];
     for (int n = r; n < VL; n += rows) highest = lanes[n] > highest ? lanes[n] : highest;
-    if (highest > old + GLINT_CPU_RESCALE_THRESHOLD) m[r] = highest;
+    if (highest > old + GLINT_CPU_RESCALE_THRESHOLD / unit) m[r] = highest;
     float subtract = m[r] == minus_inf ? 0 : m[r];
-    alpha[r] = m[r] == old ? 1.0f : FN(exp2_one)(old - subtract);
+    alpha[r] = m[r] == old ? 1.0f : FN(exp2_one)((old - subtract) * unit);
     for (int n = r; n < VL; n += rows) safe[n] = subtract;
   }
-  vec base = V(load)(safe);
+  vec base = V(load)(safe), factor = V(set1)(unit);
   for (int i = 0; i < floats; i += VL) {
-    vec p = V(exp2)(V(sub)(V(load)(s + i), base));
+    vec p = V(exp2)(V(mul)(V(sub)(V(load)(s + i), base), factor));
     sum = V(add)(sum, p);
     V(store)(s + i, p);
   }

@@ -58,9 +58,7 @@ GLINT_VEC_AVX512 __m512 scale_pow2_avx512(__m512 p, __m512 x) { return _mm512_sc
 GLINT_VEC_AVX512 __m512 load_bf16_avx512(const uint16_t *p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
 }
-GLINT_VEC_AVX512 __m512 load_f16_avx512(const uint16_t *p) {
-  return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
+GLINT_VEC_AVX512 __m512 load_f16_avx512(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 GLINT_VEC_AVX512 void store_bf16_avx512(uint16_t *p, __m512 a) {
   __m512i bits = _mm512_castps_si512(a);
   __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));

@@ -3,17 +3,16 @@
 #define GLINT_CPU_VEC_AVX512_BF16_H
 #include "vec_avx512.h"
 
-#define TARGET_avx512_bf16                                                                                                                 \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c,prefer-vector-width=512")))
-#define GLINT_VEC_BF16 static inline __attribute__((always_inline)) TARGET_avx512_bf16
+#define TARGET_avx512_bf16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c,prefer-vector-width=512")))
+#define GLINT_VEC_BF16     static inline __attribute__((always_inline)) TARGET_avx512_bf16
 
 /* c + the two products of each pair. */
 GLINT_VEC_BF16 __m512 dot_avx512_bf16(__m512 a, __m512 b, __m512 c) { return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b); }
 
 /* Pairs of bfloat16: a in the low halves, b in the high ones. */
 GLINT_VEC_BF16 __m512 pair_avx512_bf16(__m512 a, __m512 b) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18,
-                                         2, 17, 1, 16, 0);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                         18, 2, 17, 1, 16, 0);
   return (__m512)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
