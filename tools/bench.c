@@ -279,11 +279,17 @@ static glint_status run_grid(const arguments *a, report *r, glint_error *error) 
   return GLINT_OK;
 }
 
+static int is_hidden(const arguments *a, const char *key) {
+  if (strcmp(key, "linear") == 0) return !a->scaling;
+  if (strcmp(key, "gflops") == 0) return a->decode;
+  if (strcmp(key, "gbs") == 0) return !a->decode;
+  return 0;
+}
+
 static void choose_columns(const arguments *a, report_column *chosen) {
   memcpy(chosen, columns, sizeof columns);
   for (int i = 0; i < COLUMNS; i++)
-    if ((!a->scaling && strcmp(chosen[i].key, "linear") == 0) || strcmp(chosen[i].key, a->decode ? "gflops" : "gbs") == 0)
-      chosen[i].title = NULL;
+    if (is_hidden(a, chosen[i].key)) chosen[i].title = NULL;
 }
 
 static int run(int argc, char **argv) {
