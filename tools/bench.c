@@ -279,17 +279,9 @@ static glint_status run_grid(const arguments *a, report *r, glint_error *error) 
   return GLINT_OK;
 }
 
-static int is_hidden(const arguments *a, const char *key) {
-  if (strcmp(key, "linear") == 0) return !a->scaling;
-  if (strcmp(key, "gflops") == 0) return a->decode;
-  if (strcmp(key, "gbs") == 0) return !a->decode;
-  return 0;
-}
-
-static void choose_columns(const arguments *a, report_column *chosen) {
-  memcpy(chosen, columns, sizeof columns);
+static void hide(report_column *chosen, const char *key) {
   for (int i = 0; i < COLUMNS; i++)
-    if (is_hidden(a, chosen[i].key)) chosen[i].title = NULL;
+    if (strcmp(chosen[i].key, key) == 0) chosen[i].title = NULL;
 }
 
 static int run(int argc, char **argv) {
@@ -299,7 +291,9 @@ static int run(int argc, char **argv) {
   report_column chosen[COLUMNS];
   glint_error error = {{0}};
   glint_status status = GLINT_OK;
-  choose_columns(&a, chosen);
+  memcpy(chosen, columns, sizeof columns);
+  if (!a.scaling) hide(chosen, "linear");
+  hide(chosen, a.decode ? "gflops" : "gbs");
   progress_start();
   if (a.peak) {
     report_open(&r, a.format, peak_columns, sizeof peak_columns / sizeof *peak_columns, stdout);
