@@ -279,27 +279,20 @@ static glint_status run_grid(const arguments *a, report *r, glint_error *error) 
   return GLINT_OK;
 }
 
-static void hide(report_column *chosen, const char *key) {
-  for (int i = 0; i < COLUMNS; i++)
-    if (strcmp(chosen[i].key, key) == 0) chosen[i].title = NULL;
-}
-
 static int run(int argc, char **argv) {
   arguments a = {.b = {.seconds = 0.5, .footprint = 2e9}};
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   report r;
-  report_column chosen[COLUMNS];
   glint_error error = {{0}};
   glint_status status = GLINT_OK;
-  memcpy(chosen, columns, sizeof columns);
-  if (!a.scaling) hide(chosen, "linear");
-  hide(chosen, a.decode ? "gflops" : "gbs");
   progress_start();
   if (a.peak) {
     report_open(&r, a.format, peak_columns, sizeof peak_columns / sizeof *peak_columns, stdout);
     run_peak(&a, &r);
   } else {
-    report_open(&r, a.format, chosen, COLUMNS, stdout);
+    report_open(&r, a.format, columns, COLUMNS, stdout);
+    report_hide(&r, a.decode ? "gflops" : "gbs");
+    if (!a.scaling) report_hide(&r, "linear");
     status = run_grid(&a, &r, &error);
   }
   progress_stop();

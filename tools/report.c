@@ -23,6 +23,11 @@ static int column_of(const report *r, const char *key) {
   return -1;
 }
 
+void report_hide(report *r, const char *key) {
+  int i = column_of(r, key);
+  if (i >= 0) r->hidden[i] = 1;
+}
+
 void report_text(report *r, const char *key, const char *text) {
   int i = column_of(r, key);
   if (i >= 0) snprintf(r->text[i], REPORT_CELL, "%s", text);
@@ -47,7 +52,7 @@ static const char *table_cell(const report *r, int i, char *cell) {
 static void print_table_line(const report *r, int titles) {
   char cell[REPORT_CELL];
   for (int i = 0, shown = 0; i < r->count; i++) {
-    if (!r->columns[i].title) continue;
+    if (!r->columns[i].title || r->hidden[i]) continue;
     fprintf(r->to, "%s%*s", shown++ ? "  " : "", r->columns[i].width, titles ? r->columns[i].title : table_cell(r, i, cell));
   }
   fputc('\n', r->to);

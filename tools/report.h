@@ -21,6 +21,7 @@ typedef struct report {
   report_format format;
   const report_column *columns;
   int count, rows;
+  int hidden[REPORT_COLUMNS]; /* not shown in the table */
   FILE *to;
   cJSON *list;                   /* JSON: finished rows */
   cJSON *extra;                  /* JSON: further members of the object that holds the rows; the caller adds to it */
@@ -29,6 +30,8 @@ typedef struct report {
 } report;
 
 void report_open(report *r, report_format format, const report_column *columns, int count, FILE *to);
+/* The table does without this column; CSV and JSON keep it. */
+void report_hide(report *r, const char *key);
 /* Cells of the current row, by key; a key that no column has is ignored, so that one filler serves several tables. */
 void report_text(report *r, const char *key, const char *text);
 void report_number(report *r, const char *key, double number);

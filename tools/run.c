@@ -290,13 +290,6 @@ static const report_column columns[] = {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-/* The errors' columns are shown in the table only when they are computed. */
-static void choose_columns(report_column *chosen, int check) {
-  memcpy(chosen, columns, sizeof columns);
-  for (int i = 0; i < COLUMNS && !check; i++)
-    if (strstr(chosen[i].key, "error") || strcmp(chosen[i].key, "verdict") == 0) chosen[i].title = NULL;
-}
-
 static glint_status open_session(session *s, glint_error *error) {
   glint_options oracle = {.struct_size = sizeof oracle, .engine = GLINT_ENGINE_ORACLE};
   glint_status status = glint_open(&s->a->options, &s->context);
@@ -334,9 +327,8 @@ static int run(int argc, char **argv) {
   session s = {.a = &a};
   problem_source source = {0};
   glint_error error = {{0}};
-  report_column chosen[COLUMNS];
-  choose_columns(chosen, a.check);
-  report_open(&s.r, a.format, chosen, COLUMNS, stdout);
+  report_open(&s.r, a.format, columns, COLUMNS, stdout);
+  for (int i = 0; i < 3 && !a.check; i++) report_hide(&s.r, (const char *const[]){"max_error", "stored_error", "verdict"}[i]);
   progress_start();
   glint_status status = a.file ? problem_source_open(a.file, &source, &error) : problem_source_open_npy(a.npy, &source, &error);
   if (status == GLINT_OK) status = open_session(&s, &error);
