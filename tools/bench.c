@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "array.h"
+#include "ceilings.h"
 #include "cpu/peak.h"
 #include "options.h"
 #include "progress.h"
@@ -235,7 +236,7 @@ static glint_status run_shape(const arguments *a, const bench_shape *s, report *
   glint_status status = bench_measure(s, copies > 1000 ? 1000 : copies < 1 ? 1 : (int)copies, a->b.seconds, &result, error);
   if (status != GLINT_OK) return status;
   report_shape(r, s, &result);
-  double ceiling = a->decode ? bench_read_ceiling(s->threads) : bench_compute_ceiling(result.plan.kernel, s->threads);
+  double ceiling = a->decode ? ceilings_read(s->threads, 3) : ceilings_compute(result.plan.kernel, s->threads, 3);
   double rate = (a->decode ? bench_kv_bytes(s) : bench_flops(s)) / result.seconds;
   if (ceiling > 0) report_number(r, "ceiling", ceiling * 1e-9), report_number(r, "share", rate / ceiling);
   if (a->scaling && s->threads == 1) *one_thread = result.seconds;

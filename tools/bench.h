@@ -40,8 +40,4 @@ glint_status bench_measure(const bench_shape *shape, int copies, double budget, 
 double bench_flops(const bench_shape *shape);
 double bench_kv_bytes(const bench_shape *shape);
 
-/* Ceilings of this machine, measured at first use. FLOP/s of what a CPU kernel of this name computes with; 0: unknown. */
-double bench_compute_ceiling(const char *kernel, int threads);
-double bench_read_ceiling(int threads); /* bytes/s */
-
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ceilings.h"
 #include "convert.h"
 #include "memory.h"
 #include "options.h"
@@ -146,12 +147,20 @@ static void report_shape(report *r, const loaded_problem *p) {
   report_number(r, "head_dim_v", (double)v[3]);
 }
 
+/* The plan's roofline, or for the CPU engine, whose plan does not know the machine's ceilings, one from measured ceilings; 0: unknown. */
+static double roofline(const glint_plan_info *plan) {
+  if (plan->roofline_seconds > 0) return plan->roofline_seconds;
+  double compute = ceilings_compute(plan->kernel, plan->threads, 1);
+  return compute > 0 ? fmax(plan->flops / compute, plan->bytes / ceilings_read(plan->threads, 1)) : 0;
+}
+
 static void report_speed(report *r, const glint_plan_info *plan, double seconds) {
   report_text(r, "engine", option_engine_name(plan->engine));
   report_text(r, "kernel", plan->kernel);
   report_number(r, "ms", seconds * 1e3);
   report_number(r, "gflops", plan->flops / seconds * 1e-9);
-  if (plan->roofline_seconds > 0) report_number(r, "roofline", 100 * plan->roofline_seconds / seconds);
+  double limit = roofline(plan);
+  if (limit > 0) report_number(r, "roofline", 100 * limit / seconds);
 }
 
 static void judge(session *s, const loaded_problem *p, const char *key, const io_array *expected) {
