@@ -226,7 +226,7 @@ static glint_status compute(session *s, loaded_problem *p, glint_error *error) {
   status = glint_plan(s->context, GLINT_PASS_FORWARD, &placed.api, NULL, &plan);
   if (status != GLINT_OK) glint_fail(error, status, "%s", glint_last_error(s->context));
   forward_call call = {s, &placed.api, error};
-  if (status == GLINT_OK) status = timing_measure(forward, &call, 0.2, 0, &seconds);
+  if (status == GLINT_OK) status = timing_measure(forward, &call, 0.1, 0, &seconds);
   if (status == GLINT_OK) status = memory_fetch(&placed, &p->api, error);
   memory_release(&placed);
   if (status == GLINT_OK) report_speed(&s->r, &plan, seconds);
