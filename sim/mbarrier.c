@@ -97,6 +97,16 @@ static void try_complete(sim_block *b, sim_thread *t, sim_place *at, mbarrier *m
   }
 }
 
+// An arrival has to come after the phase before: else, in another order, it counts in that phase. (A thread that arrives alone knows that its
+// last arrival completed the phase.)
+static void check_phase_order(sim_thread *t, sim_place *at, const mbarrier *m) {
+  if (m->phase == m->base_phase || t->block->device->config.untracked || thread_knows(t, t->base, m->agent, m->phase)) return;
+  if (m->count == 1 && m->last_thread == t->id && m->tma_phase < m->phase) return;
+  hazard(t, SIM_MBARRIER_MISUSE, at, m->last_arrival, m->last_thread,
+         "arrival on the mbarrier at shared memory offset %u: nothing orders it after phase %u, in which it may be one too many",
+         m->address - SMEM_BASE, m->phase - 1 - m->base_phase);
+}
+
 void sim_mbarrier_arrive(sim_place *at, u32 bar, u32 arrivals, u32 tx_bytes) {
   sim_thread *t = sim_self;
   sim_block *b = t->block;
@@ -114,7 +124,8 @@ void sim_mbarrier_arrive(sim_place *at, u32 bar, u32 arrivals, u32 tx_bytes) {
            m->tx ? ", bytes are still expected" : "");
     block_abort(t);
   }
-  m->last_arrival = at;
+  if (arrivals) check_phase_order(t, at, m);
+  m->last_arrival = at, m->last_thread = t->id;
   if (arrivals) thread_publish(t, &m->gathering);
   m->pending -= arrivals;
   b->device->progress++;

@@ -114,6 +114,7 @@ typedef struct mbarrier {
   u16 agent, init_thread;
   u32 init_fenced;
   u32 awaited_phase; // newest phase that some thread has seen completed
+  u32 last_thread;   // the last that arrived
   u32 tma_phase;     // newest phase into which a TMA load was issued
   sim_place *init_place, *tma_place, *last_arrival;
   knowledge *gathering, *complete;
@@ -146,8 +147,7 @@ typedef struct wgmma_op {
   wgmma_chain *chain;
   u32 (*a)[4]; // [128], when from_registers
   u32 views;
-  knowledge *view[MAX_VIEWS];
-  sim_thread *viewer[MAX_VIEWS];
+  knowledge *view[MAX_VIEWS]; // distinct bases of the threads that have issued it
 } wgmma_op;
 typedef struct wgmma_group {
   u32 end, waited, done; // ops before end; threads that have waited

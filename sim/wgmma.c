@@ -140,7 +140,9 @@ static void execute_until(sim_thread *t, u32 end) {
     if (!g->ops[i].executed) execute(t->block, t, &g->ops[i]);
 }
 
-// ---- checks of a complete instruction ------------------------------------------------------------------------------------------------------------------
+// ---- checks at the issue ---------------------------------------------------------------------------------------------------------------------
+// Every warp must know that the operand is there: it is checked by what each distinct base among the threads knows, and recorded once,
+// under the group that the next commit will close.
 static void check_operand(sim_thread *t, wgmma_op *o, u64 descriptor, u32 extent, int trans) {
   sim_block *b = t->block;
   operand x;
@@ -148,22 +150,25 @@ static void check_operand(sim_thread *t, wgmma_op *o, u64 descriptor, u32 extent
     o->checked = 0;
     return;
   }
-  // recorded under the group that the next commit will close
-  access a = {t, NULL, o->place, agent_of_warpgroup(b, t->id / WARPGROUP), t->wgmma_committed + 1, ACCESS_READ | ACCESS_ASYNC};
+  access a = {t, t->base, o->place, agent_of_warpgroup(b, t->id / WARPGROUP), t->wgmma_committed + 1, ACCESS_READ | ACCESS_ASYNC};
   for (u32 i = 0, n = chunk_count(&x); i < n; i++) {
     u32 address = chunk_address(&x, i);
-    for (u32 v = 0; v < o->views; v++) { // every warp must know that the operand is there
-      a.thread = o->viewer[v], a.base = o->view[v];
-      shadow_check(&a, address, 16);
-    }
-    shadow_record(&a, address, 16);
+    shadow_check(&a, address, 16);
+    if (o->views == 1) shadow_record(&a, address, 16);
   }
 }
 
-static void check_complete(sim_thread *t, wgmma_op *o) {
+static void check_view(sim_thread *t, wgmma_op *o) {
+  for (u32 i = 0; i < o->views; i++)
+    if (o->view[i] == t->base) return;
+  if (o->views == MAX_VIEWS || (o->views && !o->checked)) return;
+  o->view[o->views++] = knowledge_retain(t->base);
   o->checked = 1;
   if (!o->from_registers) check_operand(t, o, o->desc_a, 64, o->trans_a);
   check_operand(t, o, o->desc_b, o->n, o->trans_b);
+}
+
+static void complete(sim_thread *t, wgmma_op *o) {
   for (u32 v = 0; v < o->views; v++) knowledge_release(t->block, o->view[v]);
   o->views = 0;
   sim_line *l = line_of(t->block->device, o->place);
@@ -262,14 +267,6 @@ static wgmma_op *op_open(sim_thread *t) {
   return &g->ops[t->wgmma_issued];
 }
 
-static void add_view(sim_thread *t, wgmma_op *o) {
-  for (u32 i = 0; i < o->views; i++)
-    if (o->view[i] == t->base) return;
-  if (o->views == MAX_VIEWS) return;
-  o->viewer[o->views] = t;
-  o->view[o->views++] = knowledge_retain(t->base);
-}
-
 void sim_wgmma(sim_place *at, int type, u32 n, float *d, const u32 *a, u64 desc_a, u64 desc_b, int trans_a, int trans_b, int accumulate) {
   sim_thread *t = sim_self;
   sim_block *b = t->block;
@@ -302,10 +299,10 @@ void sim_wgmma(sim_place *at, int type, u32 n, float *d, const u32 *a, u64 desc_
     memcpy(o->a[lane], a, sizeof o->a[lane]);
   }
   join_chain(t, o->chain, d, accumulate);
-  add_view(t, o);
+  check_view(t, o);
   t->wgmma_issued++;
   if (++o->issued < WARPGROUP) return;
-  check_complete(t, o);
+  complete(t, o);
   if (!(b->device->config.modes & SIM_WGMMA_LATE)) execute_until(t, t->wgmma_issued);
 }
 
@@ -343,12 +340,12 @@ void sim_wgmma_wait(sim_place *at, u32 groups) {
     execute_until(t, g->groups[target - 1].end);
     g->groups[target - 1].done = 1;
     sim_thread *first = &b->threads[t->id / WARPGROUP * WARPGROUP];
+    for (u32 i = 0; i < WARPGROUP; i += WARP) warp_flush_counts(b, first[i].warp);
     for (u32 i = 0; i < WARPGROUP; i++)
       if (first[i].waiting == WAIT_WGMMA && first[i].wait_value <= target) thread_ready(&first[i]);
   } else if (!g->groups[target - 1].done) thread_wait(t, WAIT_WGMMA, at, 0, target);
   return_chains(t, g->groups[target - 1].end);
   t->own.wgmma = target;
-  warp_flush_counts(b, t->warp);
 }
 
 void wgmma_at_exit(sim_thread *t) {
