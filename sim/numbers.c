@@ -39,6 +39,7 @@ static u8 e4m3_from_f32(float x) {
   x = fabsf(x);
   if (x != x) return (u8)(sign | 127);
   if (x >= 448.f) return (u8)(sign | 126);
+  if (x == 0) return (u8)sign;
   int e = 0;
   frexpf(x, &e);
   int exponent = e - 1 < -6 ? -6 : e - 1;
