@@ -11,7 +11,7 @@
 enum { ROOM = 1 << 14 };
 
 static glint_context *context;
-static uint64_t seed;
+static uint64_t seed, running; /* case */
 
 static double o[ROOM], lse[ROOM];
 
@@ -66,7 +66,7 @@ static void check(const testkit_case *c, const char *name, const glint_tensor *i
     }
     double expected = before + derivative(c, x);
     if (!(fabs((double)got - expected) <= 3e-6 * (1 + fabs(expected))))
-      fail_msg("case %llu, %s[%lld] is %.9g: expected %.9g", (unsigned long long)seed, name, (long long)n, (double)got, expected);
+      fail_msg("case %llu, %s[%lld] is %.9g: expected %.9g", (unsigned long long)running, name, (long long)n, (double)got, expected);
   }
 }
 
@@ -79,6 +79,15 @@ static glint_tensor snapshot(testkit_case *c, const glint_tensor *t) {
   return copy;
 }
 
+/* A row whose biases are all the most negative number swallows its scores, so that differences see no slope where there is one. */
+static int swallows(const glint_tensor *bias) {
+  for (int64_t n = 0; n < count_of(bias); n++) {
+    double value = glint_load(bias->data, bias->dtype, n);
+    if (isfinite(value) && fabs(value) > 1e30) return 1;
+  }
+  return 0;
+}
+
 static void test_differences(void **state) {
   (void)state;
   static const int32_t dims[] = {1, 2, 3, 8};
@@ -87,10 +96,12 @@ static void test_differences(void **state) {
   int backward = 0;
   for (uint64_t n = 0; n < 160; n++) {
     testkit_case c;
+    running = n;
     assert_true(testkit_make_case(&c, &options, seed, n));
     glint_problem *p = &c.problem;
     glint_gradients *g = &c.gradients;
-    if (c.pass == GLINT_PASS_BACKWARD && count_of(&p->q) + count_of(&p->k) < 600 && count_of(&p->o) < ROOM && count_of(&p->bias) < 600) {
+    if (c.pass == GLINT_PASS_BACKWARD && count_of(&p->q) + count_of(&p->k) < 600 && count_of(&p->o) < ROOM && count_of(&p->bias) < 600 &&
+        !swallows(&p->bias)) {
       glint_tensor dq = snapshot(&c, &g->dq), dk = snapshot(&c, &g->dk), dv = snapshot(&c, &g->dv);
       glint_tensor dsinks = snapshot(&c, &g->dsinks), dbias = snapshot(&c, &g->dbias);
       if (glint_forward(context, p) || glint_backward(context, p, g))
