@@ -29,17 +29,24 @@ uint64_t testkit_fresh_seed(void) {
   return testkit_random(&state) >> 32; /* short enough to type again */
 }
 
+/* Blocks form a list through their first bytes, which lie before what the caller sees. */
+enum { LINK = 256 };
+
 void *testkit_block(testkit_case *made, size_t bytes) {
   void *block = NULL;
-  if (made->block_count == (int)(sizeof made->blocks / sizeof *made->blocks)) return NULL;
-  if (posix_memalign(&block, 256, bytes + 256)) return NULL;
-  memset(block, 0xFF, bytes + 256);
-  return made->blocks[made->block_count++] = block;
+  if (posix_memalign(&block, LINK, LINK + bytes + 256)) return NULL;
+  memset(block, 0xFF, LINK + bytes + 256);
+  memcpy(block, &made->blocks, sizeof made->blocks);
+  made->blocks = block;
+  return (char *)block + LINK;
 }
 
 void testkit_free_case(testkit_case *made) {
-  for (int n = 0; n < made->block_count; n++) free(made->blocks[n]);
-  made->block_count = 0;
+  while (made->blocks) {
+    void *block = made->blocks;
+    memcpy(&made->blocks, block, sizeof made->blocks);
+    free(block);
+  }
 }
 
 int64_t testkit_count(const glint_tensor *t) {

@@ -93,8 +93,7 @@ typedef struct testkit_case {
   glint_gradients gradients; /* used when pass is GLINT_PASS_BACKWARD */
   glint_pass pass;
   unsigned features; /* those in use */
-  void *blocks[64];
-  int block_count;
+  void *blocks;      /* memory of the tensors */
 } testkit_case;
 
 /* Makes case number index of a seed: the same options, seed and index give the same case. 0: out of memory. */
