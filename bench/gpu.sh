@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Everything that wants a GPU, in one run. Two halves, so that the machine with the GPU needs neither a network nor a compiler:
 #
-#   bench/gpu.sh pack        builds into build-gpu/: the command, gpu_bench, the GPU tests, and the shared libraries that they need
-#   bench/gpu.sh run [PART...]   there, from the repository's root; without build-gpu/ it builds first
+#   bench/gpu.sh pack            builds into build-gpu/: the command, gpu_bench, the GPU tests, the shared libraries that they need, and
+#                                this script, so that the folder can travel alone
+#   bench/gpu.sh run [PART...]   there (or build-gpu/gpu.sh run); without build-gpu/ it builds first
 #
 # PARTs, in this order when none is named: info check test bench sanitize
 #   info      what the driver and the library see
@@ -13,9 +14,13 @@
 # Results go to $OUT (default build-gpu/results): one log a part and bench CSVs. Each program runs under a time limit, so nothing can hang the
 # run; a part that fails does not stop the next. The exit status counts failed parts.
 set -uo pipefail
-cd "$(dirname "$0")/.."
-root=$PWD
-pack=$root/build-gpu
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -x "$here/bin/glint" ]; then # in the folder that travelled
+  pack=$here
+else
+  root=$(dirname "$here")
+  pack=$root/build-gpu
+fi
 out=${OUT:-$pack/results}
 cases=${CASES:-2000}
 
@@ -36,6 +41,7 @@ build_pack() {
   # all but the C library itself, which every machine has
   ldd "$pack"/bin/* | awk '/=> \//{print $3}' | sort -u | grep -Ev '/(libc|libm|libdl|libpthread|librt)\.so|/ld-linux' |
     while read -r library; do cp -L "$library" "$pack/lib/"; done
+  cp "$here/gpu.sh" "$here/torch_peers.py" "$pack/"
   set +e
   du -sh "$pack"
 }
@@ -57,8 +63,8 @@ run_part() {
   check) part check 400 glint check --engine cuda --cases "$cases" ;;
   test) part test 300 test_gpu ;;
   bench)
-    part bench-ampere 420 python3 bench/torch_peers.py --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --arch 80
-    part bench-best 420 python3 bench/torch_peers.py --dtype "${DTYPES:-bf16}" --seconds 360 -- gpu_bench
+    part bench-ampere 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --arch 80
+    part bench-best 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 360 -- gpu_bench
     part bench-odd 120 gpu_bench --seqlen 1000,1023,1024,4096,4097 --head-dim 64,128
     ;;
   sanitize)
