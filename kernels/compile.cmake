@@ -1,5 +1,5 @@
 # One variant through nvcc: cmake -DNVCC= -DGENCODE= -DSOURCE= -DOUTPUT= -DINCLUDE= -DREGISTERS= -P compile.cmake
-# Fails, with the compiler's words, where a kernel spills, uses more registers than its line of the table allows, or loses what it relies on
+# Fails, with the compiler's words, where a kernel spills or keeps an array in local memory, uses more registers than its line of the table allows, or loses what it relies on
 # (setmaxnreg ignored, wgmma serialized). Writes the fatbin, its dependencies, and the most registers that any of its machines uses.
 execute_process(
   COMMAND ${NVCC} -fatbin -x cu -std=c++17 -O3 -lineinfo ${GENCODE} --compress-mode=size -I${INCLUDE} -Xptxas=-v -MD -MF ${OUTPUT}.d -MT ${OUTPUT} -o ${OUTPUT}.new ${SOURCE}
@@ -9,7 +9,7 @@ if(NOT result EQUAL 0)
 endif()
 
 set(faults "")
-string(REGEX MATCHALL "[0-9]+ bytes spill (stores|loads)" spills "${output}")
+string(REGEX MATCHALL "[0-9]+ bytes (spill stores|spill loads|stack frame)" spills "${output}")
 foreach(spill IN LISTS spills)
   if(NOT spill MATCHES "^0 bytes")
     string(APPEND faults "  ${spill}\n")

@@ -14,12 +14,16 @@ const char *glint_cuda_path(void) {
   return path && *path ? path : "libcuda.so.1";
 }
 
-/* path: file -> SIM_NAME in the file's folder. 0 when there is no such file. */
-static int beside(const char *file, char *path, size_t size) {
+/* path: SIM_NAME in the file's folder, in the one above (tests), or where an installed bin/ finds its lib/. 0 when there is none. */
+static int near_file(const char *file, char *path, size_t size) {
+  static const char *const folders[] = {"", "../", "../" GLINT_LIBDIR "/"};
   const char *slash = strrchr(file, '/');
   if (!slash) return 0;
-  int length = snprintf(path, size, "%.*s%s", (int)(slash - file + 1), file, SIM_NAME);
-  return length > 0 && (size_t)length < size && access(path, R_OK) == 0;
+  for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+    int length = snprintf(path, size, "%.*s%s%s", (int)(slash - file + 1), file, folders[i], SIM_NAME);
+    if (length > 0 && (size_t)length < size && access(path, R_OK) == 0) return 1;
+  }
+  return 0;
 }
 
 void glint_sim_path(char *path, size_t size) {
@@ -30,11 +34,11 @@ void glint_sim_path(char *path, size_t size) {
     snprintf(path, size, "%s", wish);
     return;
   }
-  if (dladdr(SIM_NAME, &info) && info.dli_fname && beside(info.dli_fname, path, size)) return;
+  if (dladdr(SIM_NAME, &info) && info.dli_fname && near_file(info.dli_fname, path, size)) return;
   ssize_t length = readlink("/proc/self/exe", executable, sizeof executable - 1);
   if (length > 0) {
     executable[length] = 0;
-    if (beside(executable, path, size)) return;
+    if (near_file(executable, path, size)) return;
   }
   snprintf(path, size, "%s", SIM_NAME);
 }

@@ -1,0 +1,156 @@
+/* One kernel of the variants table on the simulator, judged against the oracle: random problems over everything that its line promises, and
+ * lengths around its tile's edges, with asynchronous work completing late and early. The model's hazards fail the call, so a pass also says
+ * that none was found, nor any bank conflict at the line's own head_dim.
+ *
+ *   test_variants NAME [problems]      (a prefix of NAME runs several) */
+#include "cuda/path.h"
+#include "cuda/simulator.h"
+#include "cuda/variant.h"
+#include "params.h"
+#include "sim.h"
+#include "testkit.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_TOLD 3
+#define MODES     8 /* each of cp.async, wgmma and TMA late or early */
+
+typedef struct run {
+  const glint_variant *variant;
+  const glint_sim_interface *simulator;
+  glint_context *context;
+  uint64_t seed;
+  int passed, refused, failed;
+} run;
+
+static unsigned testkit_features(const glint_variant *v) {
+  static const struct {
+    uint32_t feature;
+    unsigned kit;
+  } table[] = {{FEATURE_MASK, TESTKIT_CAUSAL | TESTKIT_WINDOW | TESTKIT_NO_KEYS},
+               {FEATURE_VARLEN, TESTKIT_PACKED | TESTKIT_SEQUSED},
+               {FEATURE_SOFTCAP, TESTKIT_SOFTCAP},
+               {FEATURE_ALIBI, TESTKIT_ALIBI},
+               {FEATURE_SINKS, TESTKIT_SINKS},
+               {FEATURE_BIAS, TESTKIT_BIAS},
+               {FEATURE_DROPOUT, TESTKIT_DROPOUT},
+               {FEATURE_PAGED, TESTKIT_PAGED},
+               {FEATURE_SPLIT, TESTKIT_SPLITS},
+               {FEATURE_O_FLOAT, TESTKIT_FLOAT32_OUT},
+               {FEATURE_UNALIGNED, TESTKIT_ODD_DIM | TESTKIT_MISALIGN}};
+  unsigned features = TESTKIT_GQA | TESTKIT_STRIDES | TESTKIT_EMPTY | TESTKIT_LARGE | TESTKIT_WORKSPACE;
+  if (!(v->features & FEATURE_UNPADDED)) features |= TESTKIT_HEAD_DIM_V;
+  for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+    if (v->features & table[i].feature) features |= table[i].kit;
+  return features;
+}
+
+static void tell(run *r, const testkit_report *report, const char *what, uint64_t number) {
+  if (report->outcome == TESTKIT_PASSED) r->passed++;
+  if (report->outcome == TESTKIT_UNSUPPORTED) r->refused++;
+  if (report->outcome != TESTKIT_FAILED) return;
+  if (++r->failed > MOST_TOLD) return;
+  printf("%s: %s %llu of GLINT_SEED=%llu, modes %llu\n  %s\n  %s\n", r->variant->name, what, (unsigned long long)number,
+         (unsigned long long)r->seed, (unsigned long long)(number % MODES), report->problem, report->message);
+}
+
+static void random_problems(run *r, int problems) {
+  const int32_t d = r->variant->head_dim;
+  const int32_t dims[] = {d, d, d > 16 ? d - 8 : d, d > 32 ? (d / 2 + 8) / 8 * 8 : d};
+  const testkit_options options = {.features = testkit_features(r->variant),
+                                   .dtypes = 1u << r->variant->dtype,
+                                   .head_dims = dims,
+                                   .head_dims_count = 4,
+                                   .max_work = 3 << 20};
+  for (uint64_t n = 0; n < (uint64_t)problems; n++) {
+    testkit_report report;
+    r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
+    testkit_run_case(r->context, &options, r->seed, n, &report);
+    tell(r, &report, "random problem", n);
+  }
+}
+
+/* Lengths one below, at and one above a tile, and beyond it. */
+static int64_t length_near(int32_t tile, uint64_t *random) {
+  const int64_t lengths[] = {1, tile - 1, tile, tile + 1, 2 * tile + 3, 5};
+  return lengths[testkit_random_below(random, 6)];
+}
+
+static void edge_problems(run *r, int problems) {
+  const glint_variant *v = r->variant;
+  const glint_dtype dtype = (glint_dtype)v->dtype;
+  uint64_t random = r->seed;
+  for (uint64_t n = 0; n < (uint64_t)problems; n++) {
+    testkit_case c;
+    testkit_report report;
+    memset(&c, 0, sizeof c);
+    const int64_t sq = length_near(v->tile_q, &random), sk = length_near(v->tile_k, &random);
+    const int64_t q[4] = {1, sq, 2, v->head_dim}, k[4] = {1, sk, 1, v->head_dim}, vv[4] = {1, sk, 1, v->head_dim_v},
+                  o[4] = {1, sq, 2, v->head_dim_v}, lse[3] = {1, 2, sq};
+    c.problem.struct_size = sizeof c.problem;
+    c.problem.causal = v->features & FEATURE_MASK ? (int32_t)testkit_random_below(&random, 2) : 0;
+    c.problem.q = testkit_tensor(&c, dtype, 4, q, 1, &random);
+    c.problem.k = testkit_tensor(&c, dtype, 4, k, 1, &random);
+    c.problem.v = testkit_tensor(&c, dtype, 4, vv, 1, &random);
+    c.problem.o = testkit_tensor(&c, dtype, 4, o, 0, &random);
+    c.problem.lse = testkit_tensor(&c, GLINT_FLOAT32, 3, lse, 0, &random);
+    r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
+    testkit_judge(r->context, NULL, &c.problem, NULL, &report);
+    tell(r, &report, "edge problem", n);
+    testkit_free_case(&c);
+  }
+}
+
+/* Bank conflicts since the last reset; prints the lines that have them. */
+static long conflicts(const run *r, int ordinal) {
+  const sim_report *report = r->simulator->report(ordinal);
+  for (unsigned i = 0; i < report->line_count; i++) {
+    const sim_line *l = &report->lines[i];
+    if (l->smem_wavefronts > l->smem_ideal)
+      printf("%s: %s:%d %s: %llu wavefronts where %llu would do, %llu ways\n", r->variant->name, l->place->file, l->place->line,
+             l->place->instruction, (unsigned long long)l->smem_wavefronts, (unsigned long long)l->smem_ideal,
+             (unsigned long long)l->worst_ways);
+  }
+  return (long)report->bank_conflicts;
+}
+
+static int test_variant(const glint_variant *v, const glint_sim_interface *simulator, int problems) {
+  run r = {.variant = v, .simulator = simulator, .seed = testkit_fresh_seed()};
+  const int ordinal = v->arch == 90 ? 0 : 1; /* of the stand-in's devices */
+  const glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_SIM, .arch = v->arch, .kernel = v->name};
+  if (glint_open(&options, &r.context) != GLINT_OK) {
+    printf("%s: %s\n", v->name, glint_last_error(NULL));
+    return 1;
+  }
+  random_problems(&r, problems);
+  simulator->reset_report(ordinal); /* with head_dim as the line has it, shared memory is accessed without conflicts */
+  edge_problems(&r, problems / 2);
+  const long ways = conflicts(&r, ordinal);
+  printf("%s: %d right, %d refused, %d wrong, %ld bank conflicts\n", v->name, r.passed, r.refused, r.failed, ways);
+  if (r.passed < problems / 2) printf("%s: too few of the problems were for this kernel\n", v->name);
+  glint_close(r.context);
+  return r.failed > 0 || r.passed < problems / 2 || ways > 0;
+}
+
+int main(int argc, char **argv) {
+  char path[4096];
+  int found = 0, failed = 0;
+  if (argc < 2) return 2;
+  glint_sim_path(path, sizeof path);
+  void *library = dlopen(path, RTLD_NOW);
+  const glint_sim_interface *simulator = library ? dlsym(library, "glint_sim_driver") : NULL;
+  if (!simulator) {
+    printf("%s\n", dlerror());
+    return 1;
+  }
+  for (const glint_variant *v = glint_variants; v->name; v++)
+    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0) {
+      found++;
+      failed += test_variant(v, simulator, argc > 2 ? atoi(argv[2]) : 16);
+    }
+  if (!found) printf("no kernel is called %s\n", argv[1]);
+  return failed > 0 || !found;
+}
