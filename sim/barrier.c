@@ -53,15 +53,14 @@ static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
       !thread_knows(t, t->base, (u16)n->last_thread, n->last_clock))
     hazard(t, SIM_BARRIER_MISUSE, at, n->last_place, n->last_thread,
            "barrier %u is entered for %u threads here and for %u there, and nothing orders the two", id, threads, n->last_expected);
-  if (n->lanes_arrived[w] >> t->lane & 1) {
-    hazard(t, SIM_BARRIER_MISUSE, at, n->place[w], ~0u, "thread %u enters barrier %u a second time before it completes", t->id, id);
-    block_abort(t);
+  // a warp may arrive and then wait at the same barrier (both count): places are compared for its first coming
+  if (!(n->lanes_arrived[w] >> t->lane & 1)) {
+    if (n->lanes_arrived[w] && n->place[w] != at)
+      hazard(t, SIM_DIVERGENT, at, n->place[w], w * WARP + (u32)__builtin_ctz(n->lanes_arrived[w]),
+             "lanes of warp %u enter barrier %u at different places", w, id);
+    n->place[w] = at;
+    n->lanes_arrived[w] |= 1u << t->lane;
   }
-  if (n->lanes_arrived[w] && n->place[w] != at)
-    hazard(t, SIM_DIVERGENT, at, n->place[w], w * WARP + (u32)__builtin_ctz(n->lanes_arrived[w]),
-           "lanes of warp %u enter barrier %u at different places", w, id);
-  n->place[w] = at;
-  n->lanes_arrived[w] |= 1u << t->lane;
   thread_publish(t, &n->gathering);
   if (++n->arrived == n->expected) {
     line_of(b->device, at)->warp_instructions += t->lane == 0;

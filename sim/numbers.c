@@ -49,12 +49,18 @@ static u8 e4m3_from_f32(float x) {
 }
 
 u32 sim_pack_bf16(float lo, float hi) {
-  check_poison(sim_self, NULL, &lo, 1), check_poison(sim_self, NULL, &hi, 1);
   return bf16_from_f32(lo) | (u32)bf16_from_f32(hi) << 16;
 }
 u32 sim_pack_f16(float lo, float hi) {
-  check_poison(sim_self, NULL, &lo, 1), check_poison(sim_self, NULL, &hi, 1);
   return f16_from_f32(lo) | (u32)f16_from_f32(hi) << 16;
+}
+u32 sim_cvt_bf16x2(sim_place *at, float lo, float hi) {
+  check_poison(sim_self, at, &lo, 1), check_poison(sim_self, at, &hi, 1);
+  return sim_pack_bf16(lo, hi);
+}
+u32 sim_cvt_f16x2(sim_place *at, float lo, float hi) {
+  check_poison(sim_self, at, &lo, 1), check_poison(sim_self, at, &hi, 1);
+  return sim_pack_f16(lo, hi);
 }
 u32 sim_pack_e4m3(float x0, float x1, float x2, float x3) {
   return e4m3_from_f32(x0) | (u32)e4m3_from_f32(x1) << 8 | (u32)e4m3_from_f32(x2) << 16 | (u32)e4m3_from_f32(x3) << 24;
@@ -64,7 +70,10 @@ u32 sim_e4m3x2_to_f16x2(u16 v) {
 }
 
 static float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.f, x) : x; }
-float sim_exp2(float x) { return flush(exp2f(flush(x))); }
+float sim_exp2(sim_place *at, float x) {
+  check_poison(sim_self, at, &x, 1);
+  return flush(exp2f(flush(x)));
+}
 float sim_log2(float x) { return flush(log2f(flush(x))); }
 float sim_tanh(float x) { return tanhf(x); }
 float sim_rcp(float x) { return flush(1.f / flush(x)); }

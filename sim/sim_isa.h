@@ -106,10 +106,12 @@ void sim_setmaxnreg(sim_place *at, u32 registers, int increase);
 
 // Arithmetic, bit for bit where the hardware is exact; exp2, log2, tanh and rcp are correctly rounded, the hardware's within 2 ulp
 // (tanh 2^-11). Subnormal results of the ftz forms are flushed.
-float sim_exp2(float x);
+float sim_exp2(sim_place *at, float x);
 float sim_log2(float x);
 float sim_tanh(float x);
 float sim_rcp(float x);
+u32 sim_cvt_bf16x2(sim_place *at, float lo, float hi); // an instruction of a kernel; the two below are for the host
+u32 sim_cvt_f16x2(sim_place *at, float lo, float hi);
 u32 sim_pack_bf16(float lo, float hi);
 u32 sim_pack_f16(float lo, float hi);
 float sim_f16_to_f32(u16 h);

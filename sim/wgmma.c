@@ -16,11 +16,10 @@ void check_poison(sim_thread *t, sim_place *at, const void *values, u32 words) {
   for (u32 i = 0; i < words; i++) {
     u32 v;
     memcpy(&v, bytes + 4 * i, 4);
-    if (!is_wgmma_poison(v) || !t) continue;
+    if (!is_wgmma_poison(v)) continue;
     const warpgroup *g = group_of(t);
-    sim_place *product = g->op_count ? g->ops[g->op_count - 1].place : NULL;
-    hazard(t, SIM_WGMMA_NOT_WAITED, at ? at : product, at ? product : NULL, ~0u, "%s uses an accumulator of a wgmma before its wait",
-           at ? at->instruction : "a conversion");
+    hazard(t, SIM_WGMMA_NOT_WAITED, at, g->op_count ? g->ops[g->op_count - 1].place : NULL, ~0u, "%s uses an accumulator of a wgmma before its wait",
+           at->instruction);
     return;
   }
 }

@@ -302,7 +302,7 @@ FN void compute_before(float x) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p,
 #define any_lane(c) (sim_ballot(SIM_HERE("vote.any"), c) != 0)
 #define ballot_lanes(c) sim_ballot(SIM_HERE("vote.ballot"), c)
 
-#define exp2_approx(x) sim_exp2(x)
+#define exp2_approx(x) sim_exp2(SIM_HERE("ex2.approx"), x)
 #define log2_approx(x) sim_log2(x)
 #define tanh_approx(x) sim_tanh(x)
 #define rcp_approx(x) sim_rcp(x)
@@ -311,8 +311,8 @@ FN float max_f32(float a, float b) { return b != b || a > b ? a : b; }
 FN float min_f32(float a, float b) { return b != b || a < b ? a : b; }
 FN float f32_from_bits(u32 u) { return sim_f32(u); }
 FN u32 bits_from_f32(float f) { return sim_bits(f); }
-#define pack_bf16(lo, hi) sim_pack_bf16(lo, hi)
-#define pack_f16(lo, hi) sim_pack_f16(lo, hi)
+#define pack_bf16(lo, hi) sim_cvt_bf16x2(SIM_HERE("cvt.rn.bf16x2"), lo, hi)
+#define pack_f16(lo, hi) sim_cvt_f16x2(SIM_HERE("cvt.rn.f16x2"), lo, hi)
 FN float unpack_bf16_lo(u32 r) { return sim_f32(r << 16); }
 FN float unpack_bf16_hi(u32 r) { return sim_f32(r & 0xffff0000u); }
 FN float unpack_f16_lo(u32 r) { return sim_f16_to_f32((u16)r); }
