@@ -13,9 +13,8 @@
 #define VEC avx512
 #include "exp2_template.h"
 
-#define SUFFIX amx_bf16
-#define TARGET                                                                                                                             \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,f16c,prefer-vector-width=512")))
+#define SUFFIX     amx_bf16
+#define TARGET     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,f16c" GLINT_CPU_WIDE)))
 /* 2 x 2 tiles of 16 x 16: 32 keys (or columns) against 32 query rows. MR is not used: the products are below. */
 #define MR         32
 #define NV         2

@@ -3,7 +3,7 @@
 #define GLINT_CPU_VEC_AVX512_BF16_H
 #include "vec_avx512.h"
 
-#define TARGET_avx512_bf16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c,prefer-vector-width=512")))
+#define TARGET_avx512_bf16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c" GLINT_CPU_WIDE)))
 #define GLINT_VEC_BF16     static inline __attribute__((always_inline)) TARGET_avx512_bf16
 
 /* c + the two products of each pair. */
