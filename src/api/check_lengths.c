@@ -62,7 +62,7 @@ static glint_status check_page_values(glint_checker *c) {
   return GLINT_OK;
 }
 
-static glint_status check_values(glint_checker *c) {
+static glint_status check_length_values(glint_checker *c) {
   const glint_work *w = c->w;
   if (w->cu_seqlens_q.data) GLINT_TRY(check_cu_values(c, "cu_seqlens_q", &w->cu_seqlens_q, w->q.shape[1]));
   if (w->cu_seqlens_k.data) GLINT_TRY(check_cu_values(c, "cu_seqlens_k", &w->cu_seqlens_k, w->k.shape[1]));
@@ -84,5 +84,5 @@ glint_status glint_check_lengths(glint_checker *c) {
   GLINT_TRY(glint_check_tensor(c, name, used, GLINT_BIT(GLINT_INT32), 1, 1, 0, &w->seqused_k));
   if (w->seqused_q.data) GLINT_TRY(glint_check_axis(c, "seqused_q", &w->seqused_q, 0, w->batch, "batch"));
   if (w->seqused_k.data) GLINT_TRY(glint_check_axis(c, name, &w->seqused_k, 0, w->batch, "batch"));
-  return c->host ? check_values(c) : GLINT_OK;
+  return c->host ? check_length_values(c) : GLINT_OK;
 }

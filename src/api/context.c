@@ -77,7 +77,7 @@ void glint_close(glint_context *context) {
 }
 
 /* Nothing to write: engines need not see it. (Gradients that sum over an empty batch are still to be cleared.) */
-static int is_empty(const glint_work *w) {
+static int is_empty_work(const glint_work *w) {
   if (w->pass == GLINT_PASS_FORWARD) return w->batch == 0 || (w->total_q == 0 && w->seqlen_new == 0);
   if (w->dsinks.data || w->dbias.data) return 0;
   return w->batch == 0 || (w->total_q == 0 && w->total_k == 0);
@@ -109,7 +109,7 @@ static glint_status make_plan(const glint_context *context, glint_pass pass, con
   memset(plan, 0, sizeof *plan);
   plan->struct_size = sizeof *plan;
   plan->engine = context->engine->engine;
-  if (!is_empty(work)) return context->engine->plan(context->state, work, plan, error);
+  if (!is_empty_work(work)) return context->engine->plan(context->state, work, plan, error);
   strcpy(plan->kernel, "none");
   strcpy(plan->reason, "nothing to compute: the problem is empty");
   return GLINT_OK;
@@ -136,7 +136,7 @@ static glint_status run(const glint_context *context, glint_pass pass, const gli
   void *workspace;
   GLINT_TRY(make_plan(context, pass, problem, gradients, &work, &plan, error));
   GLINT_TRY(glint_check_aliasing(&work, error));
-  if (is_empty(&work)) return GLINT_OK;
+  if (is_empty_work(&work)) return GLINT_OK;
   GLINT_TRY(find_workspace(context, &work, &plan, &workspace, error));
   return context->engine->run(context->state, &work, &plan, workspace, error);
 }

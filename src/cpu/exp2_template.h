@@ -1,4 +1,4 @@
-/* 2^x for every vector type. Parameters: VEC (the suffix of vec_ISA.h). Defines exp2_VEC and exp2_coarse_VEC.
+/* 2^x for every vector type. Parameters: VEC (the suffix of vec_ISA.h, which includes this). Defines exp2_VEC and exp2_coarse_VEC.
  *
  * 2^x = 2^floor(x) * p(x - floor(x)), p the polynomial on [0, 1) with p(0) = 1 and the least largest relative error (found by iteratively
  * reweighted least squares). For -126 <= x < 127:
@@ -34,4 +34,5 @@ GLINT_STATIC_INLINE V(TARGET) V(vec) V(exp2_coarse)(V(vec) x) {
   p = V(fma)(f, p, V(set1)(1.0f));
   return V(scale_pow2)(p, x);
 }
+#undef V
 #undef V

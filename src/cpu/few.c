@@ -5,12 +5,12 @@
 #include <string.h>
 
 /* The block of keys at hand and the one after it. */
-typedef struct key_block {
+typedef struct few_block {
   int64_t first, end;
   const void *keys[GLINT_CPU_ROWS_BLOCK + GLINT_CPU_ROWS_PAD], *values[GLINT_CPU_ROWS_BLOCK + GLINT_CPU_ROWS_PAD];
-} key_block;
+} few_block;
 
-static void find_block(const glint_cpu_run *run, int64_t first, key_block *block) {
+static void find_block(const glint_cpu_run *run, int64_t first, few_block *block) {
   block->first = first;
   block->end = first + GLINT_CPU_ROWS_BLOCK < run->item.end ? first + GLINT_CPU_ROWS_BLOCK : run->item.end;
   if (block->end <= block->first) {
@@ -24,8 +24,8 @@ static void find_block(const glint_cpu_run *run, int64_t first, key_block *block
 }
 
 /* Rows [row, row + rows) against keys [first, end) of the block, all visible. */
-static void visit(const glint_cpu_run *run, const key_block *block, const key_block *next, int64_t row, int rows, int64_t first,
-                  int64_t end) {
+static void visit_same(const glint_cpu_run *run, const few_block *block, const few_block *next, int64_t row, int rows, int64_t first,
+                       int64_t end) {
   const glint_work *w = run->w;
   const glint_cpu_rows *kernels = run->plan->kernels->rows;
   glint_cpu_arena *arena = run->arena;
@@ -53,7 +53,7 @@ static void visit(const glint_cpu_run *run, const key_block *block, const key_bl
 }
 
 /* Rows [row, row + rows) see the same keys: together; otherwise one by one, each with its own keys, so that nothing is masked. */
-static void visit_rows(const glint_cpu_run *run, const key_block *block, const key_block *next, int64_t row, int rows) {
+static void visit_rows(const glint_cpu_run *run, const few_block *block, const few_block *next, int64_t row, int rows) {
   const glint_cpu_arena *arena = run->arena;
   int64_t low[GLINT_CPU_ROWS_MAX], high[GLINT_CPU_ROWS_MAX];
   int same = 1;
@@ -62,9 +62,9 @@ static void visit_rows(const glint_cpu_run *run, const key_block *block, const k
     high[r] = arena->high[row + r] < block->end ? arena->high[row + r] : block->end;
     same &= low[r] == low[0] && high[r] == high[0];
   }
-  if (same && low[0] < high[0]) visit(run, block, next, row, rows, low[0], high[0]);
+  if (same && low[0] < high[0]) visit_same(run, block, next, row, rows, low[0], high[0]);
   for (int r = 0; !same && r < rows; r++)
-    if (low[r] < high[r]) visit(run, block, next, row + r, 1, low[r], high[r]);
+    if (low[r] < high[r]) visit_same(run, block, next, row + r, 1, low[r], high[r]);
 }
 
 void glint_cpu_few_item(const glint_cpu_run *run) {
@@ -81,7 +81,7 @@ void glint_cpu_few_item(const glint_cpu_run *run) {
   memset(arena->o, 0, (size_t)(rows * ld_o) * sizeof(float));
   if (first < run->item.first) first = run->item.first;
   if (end > run->item.end) end = run->item.end;
-  key_block blocks[2];
+  few_block blocks[2];
   int turn = 0;
   first = run->item.first + (first - run->item.first) / GLINT_CPU_ROWS_BLOCK * GLINT_CPU_ROWS_BLOCK;
   if (first < end) find_block(run, first, &blocks[0]);

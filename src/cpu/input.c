@@ -1,5 +1,5 @@
 /* Reading Q, K and V: strides, pages, rotary embedding, FP8 scales; and the append to a KV cache. */
-#include "convert.h"
+#include "../api/convert.h"
 #include "forward.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16) {
   return units;
 }
 
-static float descale(const glint_view *view, int64_t rows_per_block, int64_t b, int64_t head, int64_t row) {
+static float fp8_scale(const glint_view *view, int64_t rows_per_block, int64_t b, int64_t head, int64_t row) {
   if (!view->data) return 1;
   int64_t block = rows_per_block ? row / rows_per_block : 0;
   return ((const float *)view->data)[b * view->stride[0] + head * view->stride[1] + block * view->stride[2]];
@@ -44,7 +44,7 @@ void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, floa
   int64_t at = s->batch_q * w->q.stride[0] + (s->row_q + i) * w->q.stride[1] + head * w->q.stride[2];
   if (w->descale_q.data) {
     int64_t scale_head = w->descale_q.shape[1] == w->heads_q ? head : run->item.head;
-    factor *= descale(&w->descale_q, w->descale_rows_q, run->item.b, scale_head, i);
+    factor *= fp8_scale(&w->descale_q, w->descale_rows_q, run->item.b, scale_head, i);
   }
   const char *src = (const char *)w->q.data + (size_t)at * glint_dtype_size(w->q.dtype);
   run->plan->kernels->to_float(dst, src, w->q.dtype, w->head_dim, factor);
@@ -69,13 +69,13 @@ int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, con
   }
   if (!w->descale_k.data && !w->descale_v.data) return 0;
   for (int64_t j = first; j < end; j++) {
-    key_scales[j - first] = descale(&w->descale_k, w->descale_rows_k, b, head, j);
-    value_scales[j - first] = descale(&w->descale_v, w->descale_rows_v, b, head, j);
+    key_scales[j - first] = fp8_scale(&w->descale_k, w->descale_rows_k, b, head, j);
+    value_scales[j - first] = fp8_scale(&w->descale_v, w->descale_rows_v, b, head, j);
   }
   return 1;
 }
 
-static void append_row(const glint_work *w, const glint_sequence *s, int64_t b, int64_t head, int64_t n) {
+static void append_key(const glint_work *w, const glint_sequence *s, int64_t b, int64_t head, int64_t n) {
   int64_t position = s->len_k - w->seqlen_new + n;
   size_t element = glint_dtype_size(w->k.dtype);
   int64_t from_k = b * w->k_new.stride[0] + n * w->k_new.stride[1] + head * w->k_new.stride[2];
@@ -97,6 +97,6 @@ void glint_cpu_append(const glint_work *w, int threads) {
   for (int64_t b = 0; b < w->batch; b++) {
     glint_sequence s = glint_sequence_of(w, b);
     for (int64_t n = 0; n < w->seqlen_new; n++)
-      for (int64_t head = 0; head < w->heads_kv; head++) append_row(w, &s, b, head, n);
+      for (int64_t head = 0; head < w->heads_kv; head++) append_key(w, &s, b, head, n);
   }
 }

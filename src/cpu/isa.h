@@ -1,7 +1,7 @@
 /* What this machine can run: instruction sets that both the processor and the operating system support, and its caches. */
 #ifndef GLINT_CPU_ISA_H
 #define GLINT_CPU_ISA_H
-#include "engine.h"
+#include "../api/engine.h"
 
 typedef struct glint_cpu_machine {
   int has[GLINT_ISA_NEON + 1]; /* indexed by glint_isa */

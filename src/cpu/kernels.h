@@ -66,8 +66,8 @@ typedef struct glint_cpu_kernels {
   int (*softmax)(float *s, int keys, float unit, float *m, float *l, float *alpha);
   /* O = alpha O + V P over keys first..first + keys of the block (multiples of step_k). alpha NULL: 1. */
   void (*accumulate)(const float *p, const float *v, int first, int keys, int columns, float *o, const float *alpha);
-  /* Element of packed V, for the careful path. */
-  float (*value)(const float *v, int key, int column, int columns);
+  /* Address of an element of packed V (a float or a bfloat16), for the careful path. */
+  void *(*element)(float *v, int key, int column, int columns);
 
   /* Few query rows (decode): see rows_template.h. */
   const struct glint_cpu_rows *rows;

@@ -4,14 +4,13 @@
  * a B tile wants. P, stored in pairs of keys, is the B tile of O = V P; only V is transposed when packed, to [key / 32][column][16 words]. */
 #include "kernels.h"
 
-#include "convert.h"
+#include "../api/convert.h"
 #include "rows.h"
 #include <string.h>
 
 #if defined(__x86_64__)
 #include "vec_avx512_bf16.h"
 #define VEC avx512
-#include "exp2_template.h"
 
 #define SUFFIX     amx_bf16
 #define TARGET     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,f16c" GLINT_CPU_WIDE)))
@@ -66,11 +65,8 @@ static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int c
   return finite;
 }
 
-static float FN(value)(const float *v, int key, int column, int columns) {
-  uint16_t half;
-  const float *word = v + ((ptrdiff_t)(key / AMX_KEYS) * columns + column) * AMX_TILE + key % AMX_KEYS / 2;
-  memcpy(&half, (const char *)word + key % 2 * 2, sizeof half);
-  return glint_float_from_bf16(half);
+static void *FN(element)(float *v, int key, int column, int columns) {
+  return (char *)(v + ((ptrdiff_t)(key / AMX_KEYS) * columns + column) * AMX_TILE + key % AMX_KEYS / 2) + key % 2 * 2;
 }
 
 static TARGET void FN(scores)(const float *q, const float *k, int units_d, int keys, float *s) {
@@ -154,7 +150,7 @@ const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
-    .value = FN(value),
+    .element = FN(element),
     .rows = &FN(rows),
 };
 #include "template_end.h"

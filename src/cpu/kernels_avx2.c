@@ -1,14 +1,13 @@
 /* AVX2 + FMA kernels on floats; bfloat16 and float16 are converted when packed. */
 #include "kernels.h"
 
-#include "convert.h"
+#include "../api/convert.h"
 #include "rows.h"
 #include <string.h>
 
 #if defined(__x86_64__)
 #include "vec_avx2.h"
 #define VEC avx2
-#include "exp2_template.h"
 
 /* 4 keys x 3 vectors: 12 accumulators, 3 query vectors and 1 broadcast fill the 16 registers. */
 #define SUFFIX       avx2_f32
@@ -39,7 +38,7 @@ const glint_cpu_kernels glint_cpu_avx2_f32 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
-    .value = FN(value),
+    .element = FN(element),
     .rows = &FN(rows),
 };
 #include "template_end.h"

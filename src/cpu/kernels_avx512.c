@@ -1,14 +1,13 @@
 /* AVX-512 kernels on floats: float32 and float16 inputs, and bfloat16 where no bfloat16 instructions are wanted. */
 #include "kernels.h"
 
-#include "convert.h"
+#include "../api/convert.h"
 #include "rows.h"
 #include <string.h>
 
 #if defined(__x86_64__)
 #include "vec_avx512.h"
 #define VEC avx512
-#include "exp2_template.h"
 
 /* 8 keys x 3 vectors: 24 accumulators hide the latency of two FMA pipes, and 3 loads + 8 broadcasts feed 24 FMAs. */
 #define SUFFIX       avx512_f32
@@ -39,7 +38,7 @@ const glint_cpu_kernels glint_cpu_avx512_f32 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
-    .value = FN(value),
+    .element = FN(element),
     .rows = &FN(rows),
 };
 #include "template_end.h"

@@ -1,14 +1,13 @@
 /* AVX-512-BF16 kernels: bfloat16 inputs by VDPBF16PS. */
 #include "kernels.h"
 
-#include "convert.h"
+#include "../api/convert.h"
 #include "rows.h"
 #include <string.h>
 
 #if defined(__x86_64__)
 #include "vec_avx512_bf16.h"
 #define VEC avx512
-#include "exp2_template.h"
 
 /* The register block of the float kernels: a word is a pair. */
 #define SUFFIX       avx512_bf16
@@ -41,7 +40,7 @@ const glint_cpu_kernels glint_cpu_avx512_bf16 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
-    .value = FN(value),
+    .element = FN(element),
     .rows = &FN(rows),
 };
 #include "template_end.h"

@@ -1,13 +1,12 @@
 /* Kernels in portable C, for every machine. */
 #include "kernels.h"
 
-#include "convert.h"
+#include "../api/convert.h"
 #include "rows.h"
 #include <string.h>
 
 #include "vec_portable.h"
 #define VEC portable
-#include "exp2_template.h"
 
 /* 4 keys x 2 vectors: 8 accumulators leave room in 16 registers for operands and the product. */
 #define SUFFIX       portable_f32
@@ -38,7 +37,7 @@ const glint_cpu_kernels glint_cpu_portable_f32 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
-    .value = FN(value),
+    .element = FN(element),
     .rows = &FN(rows),
 };
 #include "template_end.h"

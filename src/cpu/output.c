@@ -7,8 +7,8 @@
 /* Rounds a row to o's type. */
 typedef void store_row(void *dst, glint_dtype dtype, const float *src, int64_t n, float scale);
 
-static void write_row(const glint_work *w, store_row *store, const glint_sequence *s, int64_t head, int64_t i, const float *o, float factor,
-                      float lse) {
+static void store_result(const glint_work *w, store_row *store, const glint_sequence *s, int64_t head, int64_t i, const float *o,
+                         float factor, float lse) {
   int64_t at = s->batch_q * w->o.stride[0] + (s->row_q + i) * w->o.stride[1] + head * w->o.stride[2];
   store((char *)w->o.data + (size_t)at * glint_dtype_size(w->o.dtype), w->o.dtype, o, w->head_dim_v, factor);
   if (w->lse.data)
@@ -31,12 +31,12 @@ static void normalise(const glint_work *w, store_row *store, const glint_sequenc
   }
   /* no key and no sink: unit is -inf and sum is 0, unless a NaN is in it */
   if (unit == -(double)INFINITY && sum == 0) {
-    write_row(w, store, s, head, i, o, 0, -INFINITY);
+    store_result(w, store, s, head, i, o, 0, -INFINITY);
     return;
   }
   if (w->drop_threshold) factor *= (double)w->keep_scale;
   double lse = (unit == -(double)INFINITY ? 0 : unit) / GLINT_LOG2E + log(sum);
-  write_row(w, store, s, head, i, o, (float)(factor / sum), (float)lse);
+  store_result(w, store, s, head, i, o, (float)(factor / sum), (float)lse);
 }
 
 void glint_cpu_finish_row(const glint_cpu_run *run, int64_t r, const float *o, float m, float l) {

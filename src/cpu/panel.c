@@ -1,9 +1,10 @@
 /* An item by panels of query rows: keys block by block; K and V packed once a block, then used by every panel. */
 #include "forward.h"
 
-#include "convert.h"
-#include "philox.h"
+#include "../api/convert.h"
+#include "../api/philox.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Limits of one panel's visible keys: where some row sees something, and where all rows see everything. */
@@ -18,7 +19,6 @@ typedef struct key_block {
 } key_block;
 
 static int64_t round_down(int64_t n, int64_t unit) { return n / unit * unit; }
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* Row r of Q as words. */
 static void load_query(const glint_cpu_run *run, int64_t r, float *to) {
@@ -67,7 +67,7 @@ static void load_block(const glint_cpu_run *run, key_block *block) {
   const glint_work *w = run->w;
   const glint_cpu_plan *plan = run->plan;
   glint_cpu_arena *arena = run->arena;
-  int count = (int)(block->end - block->first), padded = (int)round_up(count, plan->kernels->step_k);
+  int count = (int)(block->end - block->first), padded = (int)glint_cpu_round_up(count, plan->kernels->step_k);
   int scaled =
       glint_cpu_key_rows(run, block->first, block->end, arena->key_rows, arena->value_rows, arena->key_scales, arena->value_scales);
   plan->kernels->pack_k(arena->key_rows, scaled ? arena->key_scales : NULL, count, padded, w->k.dtype, (int)w->head_dim, plan->units_d,
@@ -154,24 +154,32 @@ static float probability(const glint_cpu_run *run, int64_t j, int64_t n) {
   return glint_float_from_bf16(half);
 }
 
-/* O += P V when V holds NaN or infinity and a mask is in play: a product with a masked key's zero would be NaN, so only visible keys are
- * touched. Slow, and rare. */
-static void accumulate_careful(const glint_cpu_run *run, int64_t base, int64_t block_first, int64_t first, int keys, const float *alpha) {
+/* O = alpha O + P V when V holds NaN or infinity and a mask is in play: the product with a masked key's zero would be NaN. So those
+ * elements are added for the rows that see them and zeroed for the kernel: other rows get the bits that any finite value would give.
+ * The block is packed again afterwards. Slow, and rare. */
+static void accumulate_careful(const glint_cpu_run *run, int64_t base, key_block *block, int64_t first, int keys, const float *alpha) {
   const glint_cpu_kernels *kernels = run->plan->kernels;
-  int columns = run->plan->columns, panel = kernels->panel;
+  int columns = run->plan->columns, panel = kernels->panel, offset = (int)(first - block->first);
   float *o = run->arena->o + base * columns;
-  for (int n = 0; n < panel && base + n < run->item.rows; n++) {
-    int64_t low = clamp(run->arena->low[base + n] - first, 0, keys), high = clamp(run->arena->high[base + n] - first, 0, keys);
-    for (int c = 0; alpha && c < columns; c++) o[c * panel + n] *= alpha[n];
-    for (int64_t j = low; j < high; j++) {
-      float p = probability(run, j, n);
-      for (int c = 0; c < columns; c++) o[c * panel + n] += p * kernels->value(run->arena->v, (int)(first - block_first + j), c, columns);
+  glint_dtype dtype = kernels->bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32;
+  for (int c = 0; alpha && c < columns; c++)
+    for (int n = 0; n < panel; n++) o[c * panel + n] *= alpha[n];
+  for (int j = 0; j < keys; j++)
+    for (int c = 0; c < columns; c++) {
+      void *element = kernels->element(run->arena->v, offset + j, c, columns);
+      float value = (float)glint_load(element, dtype, 0);
+      if (isfinite(value)) continue;
+      for (int n = 0; n < panel; n++)
+        if (run->arena->low[base + n] <= first + j && first + j < run->arena->high[base + n])
+          o[c * panel + n] += probability(run, j, n) * value;
+      glint_store(element, dtype, 0, 0);
     }
-  }
+  kernels->accumulate(run->arena->s, run->arena->v, offset, keys, columns, o, NULL);
+  load_block(run, block);
 }
 
 /* One panel against one block. */
-static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *range, const key_block *block) {
+static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *range, key_block *block) {
   const glint_work *w = run->w;
   const glint_cpu_plan *plan = run->plan;
   const glint_cpu_kernels *kernels = plan->kernels;
@@ -180,7 +188,7 @@ static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *ra
   int64_t first = block->first, end = block->end < range->end ? block->end : range->end;
   if (range->first > first) first = block->first + round_down(range->first - block->first, kernels->step_k);
   if (first >= end) return;
-  int keys = (int)round_up(end - first, kernels->step_k), offset = (int)(first - block->first);
+  int keys = (int)glint_cpu_round_up(end - first, kernels->step_k), offset = (int)(first - block->first);
   int masked = range->all_first > first || range->all_end < first + keys;
   float alpha[GLINT_CPU_PANEL_MAX];
   kernels->scores(arena->q + base * plan->units_d, arena->k + (ptrdiff_t)offset * plan->units_d, plan->units_d, keys, arena->s);
@@ -189,7 +197,7 @@ static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *ra
   int rescale = kernels->softmax(arena->s, keys, run->units.log2_unit, arena->m + base, arena->l + base, alpha);
   if (w->drop_threshold) drop(run, base, first, keys);
   if (masked && !block->finite)
-    accumulate_careful(run, base, block->first, first, keys, rescale ? alpha : NULL);
+    accumulate_careful(run, base, block, first, keys, rescale ? alpha : NULL);
   else
     kernels->accumulate(arena->s, arena->v, offset, keys, plan->columns, arena->o + base * plan->columns, rescale ? alpha : NULL);
 }

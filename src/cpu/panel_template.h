@@ -5,7 +5,7 @@
  *   MR, NV   register block: MR keys (or columns of V) x NV vectors of query rows
  *   BF16     1: words are pairs of bfloat16, and PAIR(a, b) makes a vector of pairs (a low) from two vectors of floats
  *   DOT(a, b, c)  c + a . b on vectors of words
- *   OWN_PRODUCTS  defined: the includer brings pack_v, scores, accumulate and value itself (AMX)
+ *   OWN_PRODUCTS  defined: the includer brings pack_v, scores, accumulate and element itself (AMX)
  * Undefines none of them: the includer ends with its table. */
 #if !defined SUFFIX || !defined VEC || !defined TARGET || !defined MR || !defined NV || !defined BF16
 #error "panel_template.h: SUFFIX, VEC, TARGET, MR, NV and BF16 must be defined"
@@ -147,13 +147,11 @@ static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int c
   return finite;
 }
 
-static float FN(value)(const float *v, int key, int column, int columns) {
+static void *FN(element)(float *v, int key, int column, int columns) {
 #if BF16
-  uint32_t word;
-  memcpy(&word, v + (ptrdiff_t)(key / 2) * columns + column, sizeof word);
-  return glint_float_from_bf16((uint16_t)(key % 2 ? word >> 16 : word));
+  return (char *)(v + (ptrdiff_t)(key / 2) * columns + column) + key % 2 * 2;
 #else
-  return v[(ptrdiff_t)key * columns + column];
+  return v + (ptrdiff_t)key * columns + column;
 #endif
 }
 

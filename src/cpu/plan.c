@@ -9,9 +9,8 @@
 /* Rows that the few-rows kernels take: above, a panel of query rows is fuller and cheaper. */
 enum { FEW_ROWS = 16 };
 /* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. */
-enum { ITEMS_WANTED = 64, SPLIT_KEYS_MIN = 256 };
+enum { ITEMS_WANTED = 32, SPLIT_KEYS_MIN = 256 };
 
-static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 static int64_t ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -57,7 +56,7 @@ static void split(glint_cpu_share *share, const glint_work *w) {
     wanted = units >= ITEMS_WANTED ? 1 : smaller(ceil_div(ITEMS_WANTED, larger(1, units)), keys / SPLIT_KEYS_MIN);
   }
   wanted = larger(1, smaller(wanted, keys));
-  share->split_keys = larger(GLINT_CPU_SPLIT_UNIT, round_up(ceil_div(keys, wanted), GLINT_CPU_SPLIT_UNIT));
+  share->split_keys = larger(GLINT_CPU_SPLIT_UNIT, glint_cpu_round_up(ceil_div(keys, wanted), GLINT_CPU_SPLIT_UNIT));
   share->splits = larger(1, ceil_div(keys, share->split_keys));
 }
 
@@ -82,13 +81,13 @@ glint_cpu_share glint_cpu_share_of(const glint_cpu_plan *plan, const glint_work 
 
 int64_t glint_cpu_row_floats(const glint_cpu_plan *plan) {
   int64_t q = plan->units_d * (plan->kernels->bf16 ? 2 : 1);
-  return round_up(larger(q, plan->columns), 16);
+  return glint_cpu_round_up(larger(q, plan->columns), 16);
 }
 
 /* Reserves bytes, rounded so that the next piece is aligned. */
 static char *take(char *base, size_t *at, int64_t bytes) {
   char *piece = base ? base + *at : NULL;
-  *at += (size_t)round_up(bytes, 64);
+  *at += (size_t)glint_cpu_round_up(bytes, 64);
   return piece;
 }
 
@@ -113,7 +112,7 @@ size_t glint_cpu_arena_layout(const glint_cpu_plan *plan, const glint_work *w, c
   arena->value_scales = (float *)(void *)take(base, &at, block * word);
   arena->pack = (float *)(void *)take(base, &at, 16 * plan->columns * word);
   /* whole pages apart, plus a line: threads share no line, and the same piece of two arenas falls into different cache sets */
-  return (size_t)round_up((int64_t)at, 4096) + 256;
+  return (size_t)glint_cpu_round_up((int64_t)at, 4096) + 256;
 }
 
 glint_cpu_plan glint_cpu_plan_forward(const glint_cpu_settings *settings, const glint_work *w) {
@@ -121,8 +120,8 @@ glint_cpu_plan glint_cpu_plan_forward(const glint_cpu_settings *settings, const 
   const glint_cpu_kernels *kernels = plan.kernels;
   int64_t partial_rows = 0;
   size_t at = 0;
-  plan.units_d = (int)round_up(kernels->bf16 ? (w->head_dim + 1) / 2 : w->head_dim, kernels->step_d);
-  plan.columns = (int)round_up(w->head_dim_v, kernels->step_v);
+  plan.units_d = (int)glint_cpu_round_up(kernels->bf16 ? (w->head_dim + 1) / 2 : w->head_dim, kernels->step_d);
+  plan.columns = (int)glint_cpu_round_up(w->head_dim_v, kernels->step_v);
   plan.threads = settings->threads;
   plan.max_block_rows = rows_per_item(settings, &plan, w);
   for (int64_t b = 0; b < w->batch; b++) {
@@ -137,7 +136,7 @@ glint_cpu_plan glint_cpu_plan_forward(const glint_cpu_settings *settings, const 
   take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
   plan.partial = at;
   take(NULL, &at, partial_rows * (plan.columns + 2) * (int64_t)sizeof(float));
-  plan.arenas = (size_t)round_up((int64_t)at, 256);
+  plan.arenas = (size_t)glint_cpu_round_up((int64_t)at, 256);
   glint_cpu_arena arena;
   plan.arena_bytes = glint_cpu_arena_layout(&plan, w, NULL, &arena);
   plan.bytes = plan.arenas + plan.arena_bytes * (size_t)plan.threads;

@@ -2,9 +2,11 @@
  * checked problem (lengths included) and of the engine's settings. */
 #ifndef GLINT_CPU_PLAN_H
 #define GLINT_CPU_PLAN_H
-#include "engine.h"
+#include "../api/engine.h"
 #include "isa.h"
 #include "kernels.h"
+
+static inline int64_t glint_cpu_round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 typedef struct glint_cpu_state glint_cpu_state;
 

@@ -85,4 +85,8 @@ GLINT_VEC_AVX2 void transpose_avx2(__m256 r[8]) {
     r[4 + i] = _mm256_permute2f128_ps(low, high, 0x31);
   }
 }
+
+#define VEC avx2
+#include "exp2_template.h"
+#undef VEC
 #endif

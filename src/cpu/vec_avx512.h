@@ -109,4 +109,8 @@ GLINT_VEC_AVX512 void transpose_avx512(__m512 r[16]) {
     r[12 + i] = _mm512_shuffle_f32x4(t[4 + i], t[12 + i], 0xDD);
   }
 }
+
+#define VEC avx512
+#include "exp2_template.h"
+#undef VEC
 #endif

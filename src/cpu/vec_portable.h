@@ -10,7 +10,7 @@
  *   transpose(r): the VL x VL matrix of r[0..VL-1], in place */
 #ifndef GLINT_CPU_VEC_PORTABLE_H
 #define GLINT_CPU_VEC_PORTABLE_H
-#include "convert.h"
+#include "../api/convert.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -98,4 +98,8 @@ GLINT_VEC_PORTABLE void transpose_portable(vec_portable r[4]) {
   for (int i = 0; i < 4; i++) t[i] = (vec_portable){r[0][i], r[1][i], r[2][i], r[3][i]};
   memcpy(r, t, sizeof t);
 }
+
+#define VEC portable
+#include "exp2_template.h"
+#undef VEC
 #endif

@@ -1,5 +1,5 @@
 /* The KV cache's new keys and values. */
-#include "convert.h"
+#include "../api/convert.h"
 #include "oracle.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  *   dV_j = sum_i P_ij D_ij dO_i;   dP_ij = D_ij dO_i . V_j;   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij + dLse_i)
  *   dbias = dS;   dsink = sum_i Psink_i (-sum_j P_ij dP_ij + dLse_i);   dQ_i = scale sum_j dS_ij softcap'_ij K_j;   dK_j likewise with Q_i
  * P is made from q and k again, o and lse are not needed. */
-#include "convert.h"
+#include "../api/convert.h"
 #include "oracle.h"
 
 #include <omp.h>

@@ -1,5 +1,5 @@
 /* Forward pass of the oracle: o = dropout(p) v, row by row. */
-#include "convert.h"
+#include "../api/convert.h"
 #include "oracle.h"
 
 #include <math.h>

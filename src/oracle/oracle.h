@@ -3,7 +3,7 @@
 #ifndef GLINT_ORACLE_H
 #define GLINT_ORACLE_H
 
-#include "engine.h"
+#include "../api/engine.h"
 
 /* One sequence's keys and values of one key/value head. */
 typedef struct oracle_group {

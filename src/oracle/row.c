@@ -1,7 +1,7 @@
 /* Scores and probabilities of one row, used by both passes. */
-#include "convert.h"
+#include "../api/convert.h"
 #include "oracle.h"
-#include "philox.h"
+#include "../api/philox.h"
 
 #include <math.h>
 #include <stdlib.h>
