@@ -140,6 +140,8 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   double ds = d_o * fmax(v, 1) * sqrt((double)w->head_dim_v) * dropped * fmax(unit / 2, half_unit(p->q.dtype) / 8);
   testkit_rule rule = {half_unit(type) + 0x1p-23, 0};
   if (!strcmp(name, "o")) rule.absolute = unit * v * dropped;
+  /* scores in base 2: a rounding for the scale, the sum, the maximum and the way back */
+  if (!strcmp(name, "lse")) rule.relative = 0x1p-21;
   if (!strcmp(name, "lse")) rule.absolute = 4 * unit + (p->q.dtype == GLINT_FLOAT32 ? 0 : (double)w->softcap * 0x1p-11);
   if (!strcmp(name, "dv")) rule.absolute = unit * d_o * dropped;
   if (!strcmp(name, "dq")) rule.absolute = ds * (double)w->scale * k;

@@ -18,7 +18,8 @@ static void add_engine(const glint_options *options, const char *name, const cha
   engine *e = &engines[engine_count];
   if (engine_count == MAX_ENGINES || glint_open(options, &e->context)) return;
   snprintf(e->name, sizeof e->name, "%s%s%s", name, isa ? "/" : "", isa ? isa : "");
-  e->kind = options->engine, e->max_work = max_work;
+  e->kind = options->engine, e->max_work = max_work, e->best = 1;
+  if (engine_count && e[-1].kind == e->kind) e[-1].best = 0; /* opened in ascending order */
   engine_count++;
 }
 

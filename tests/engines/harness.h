@@ -12,6 +12,7 @@ typedef struct engine {
   char name[40]; /* "cpu/avx2" */
   glint_engine kind;
   glint_context *context;
+  int best;          /* not a lesser instruction set of an engine that is here with a better one */
   int64_t max_work;  /* batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v) that is worth waiting for */
   testkit_case made; /* owns the tensors of the running case */
   uint64_t random;

@@ -6,17 +6,20 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* Batches beyond 16 bits. */
 static void s1(engine *e) {
-  static const int batches[] = {65535, 65536, 80000};
-  for (int n = 0; n < 3; n++) {
-    glint_problem p = make_problem(e, GLINT_BFLOAT16, (sizes){batches[n], n == 2 ? 1 : 4, 4, 1, 1, 8, 8}, 1);
+  static const int64_t batches[] = {65536, 80000}, rows[] = {4, 1};
+  for (int n = 0; n < 2 && e->best; n++) {
+    glint_problem p = make_problem(e, GLINT_BFLOAT16, (sizes){batches[n], rows[n], 4, 1, 1, 8, 8}, 1);
     judge(e, &p, NULL);
   }
 }
 
+/* A batch so large that sums over its heads and columns leave 32 bits in a careless kernel's units. */
 static void s2(engine *e) {
   glint_problem p = make_problem(e, GLINT_BFLOAT16, (sizes){830, 1, 1, 16, 16, 128, 128}, 1);
   glint_gradients g = make_gradients(e, &p);
+  if (!e->best) return;
   judge(e, &p, NULL);
   judge(e, &p, &g);
 }
@@ -58,7 +61,7 @@ static void s5(engine *e) {
       for (int n = 0; n < 10; n++) {
         p.num_splits = splits[n];
         if (n) p.o = make_tensor(e, GLINT_FLOAT32, first.shape[0], first.shape[1], first.shape[2], first.shape[3], 0);
-        judge(e, &p, NULL);
+        if (n % 4 == 0) judge(e, &p, NULL);
         if (!run_forward(e, &p)) continue;
         for (size_t at = 0; n && at < bytes_of(&first) / 4; at++)
           assert_true(fabs((double)(((float *)first.data)[at] - ((float *)p.o.data)[at])) < 1e-5);
