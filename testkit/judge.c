@@ -16,6 +16,7 @@ typedef struct trial {
   glint_context *oracle_context;
   glint_work work; /* the oracle's */
   double *plain[32];
+  double largest_score;
   unsigned char *made[2]; /* o and lse of a backward problem */
 } trial;
 
@@ -74,7 +75,7 @@ static int run_plain(trial *t) {
   }
   testkit_rounds rounds = {t->problem.o.dtype, GLINT_FLOAT32, GLINT_FLOAT32, GLINT_FLOAT32};
   if (t->gradients) rounds.dq = t->gradients->dq.dtype, rounds.dk = t->gradients->dk.dtype, rounds.dv = t->gradients->dv.dtype;
-  return testkit_plain(w, &rounds) || (failed(t, "testkit", "out of memory"), 0);
+  return testkit_plain(w, &rounds, &t->largest_score) || (failed(t, "testkit", "out of memory"), 0);
 }
 
 /* Plans twice and runs. */
@@ -134,9 +135,8 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   const glint_work *w = &t->work;
   double q = descaled(&p->q, &p->descale_q), k = fmax(descaled(&p->k, &p->descale_k), largest(&p->k_new)),
          v = fmax(descaled(&p->v, &p->descale_v), largest(&p->v_new));
-  double score = (double)w->scale * sqrt((double)w->head_dim) * q * k, unit = 0x1p-23 * (1 + score);
+  double unit = 0x1p-23 * (1 + t->largest_score);
   double dropped = (double)w->keep_scale, d_o = t->gradients ? largest(&t->gradients->d_o) + largest(&t->gradients->d_lse) : 0;
-  if (w->softcap > 0) score = fmin(score, (double)w->softcap);
   double ds = d_o * fmax(v, 1) * sqrt((double)w->head_dim_v) * dropped * fmax(unit / 2, half_unit(p->q.dtype) / 8);
   testkit_rule rule = {half_unit(type) + 0x1p-23, 0};
   if (!strcmp(name, "o")) rule.absolute = unit * v * dropped;
