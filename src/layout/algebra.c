@@ -111,9 +111,23 @@ glint_status glint_layout_sort(const glint_layout *layout, glint_layout *out, gl
 
 /* ---- composition -------------------------------------------------------------------------------------------------------------- */
 
-/* a, coalesced to n modes, after one mode shape:stride of b. Mode i of a takes the factor of `shape` that moves inside it; what is left moves
- * in the next modes. Divisibility is what makes each step the same in every lap. */
-static void compose_mode(layout_builder *b, const int64_t *a_shape, const int64_t *a_stride, int32_t n, int64_t shape, int64_t stride) {
+/* The left operand: n coalesced modes, and how far into each the modes of the right operand lead together. Their sum must not carry into the
+ * next mode: else the composition mode by mode would not be the composition of the functions. */
+typedef struct left_modes {
+  int64_t shape[GLINT_LAYOUT_MAX_NODES], stride[GLINT_LAYOUT_MAX_NODES], reach[GLINT_LAYOUT_MAX_NODES];
+  int32_t n;
+} left_modes;
+
+static void refuse_composition(layout_builder *b, const left_modes *a, int32_t i, int64_t shape, int64_t stride, const char *why) {
+  if (b->status) return;
+  b->status = layout_fail(b->error, GLINT_ERROR_INVALID_ARGUMENT,
+                          "composition undefined: mode %lld:%lld of the right layout %s mode %lld:%lld of the left one", (long long)shape,
+                          (long long)stride, why, (long long)a->shape[i], (long long)a->stride[i]);
+}
+
+/* a after one mode shape:stride of b. Mode i of a takes the factor of `shape` that moves inside it; what is left moves in the next modes.
+ * Divisibility is what makes each step the same in every lap. */
+static void compose_mode(layout_builder *b, left_modes *a, int64_t shape, int64_t stride) {
   int64_t r_shape[GLINT_LAYOUT_MAX_NODES + 1], r_stride[GLINT_LAYOUT_MAX_NODES + 1];
   int64_t rest_shape = shape, rest_stride = stride;
   int32_t r = 0;
@@ -121,32 +135,42 @@ static void compose_mode(layout_builder *b, const int64_t *a_shape, const int64_
     layout_put_mode(b, shape, 0);
     return;
   }
-  for (int32_t i = 0; i + 1 < n; i++) {
+  for (int32_t i = 0; i + 1 < a->n; i++) {
     int64_t step = rest_stride < 0 ? -rest_stride : rest_stride, sign = rest_stride < 0 ? -1 : 1, taken = 1;
-    if (step % a_shape[i] != 0 && rest_shape > 1) {
-      int64_t room = layout_ceil_div(a_shape[i], step);
+    if (step % a->shape[i] != 0 && rest_shape > 1) {
+      int64_t room = layout_ceil_div(a->shape[i], step);
       taken = room < rest_shape ? room : rest_shape;
       int stays = rest_shape <= room; /* never leaves mode i: nothing has to divide */
-      if (!stays && (a_shape[i] % step != 0 || rest_shape % taken != 0)) {
-        if (!b->status)
-          b->status = layout_fail(b->error, GLINT_ERROR_INVALID_ARGUMENT,
-                                  "composition undefined: %lld:%lld of the right layout does not divide mode %lld:%lld of the left one",
-                                  (long long)rest_shape, (long long)rest_stride, (long long)a_shape[i], (long long)a_stride[i]);
+      if (!stays && (a->shape[i] % step != 0 || rest_shape % taken != 0)) {
+        refuse_composition(b, a, i, shape, stride, "does not divide");
+        return;
+      }
+      a->reach[i] += (taken - 1) * step;
+      if (a->reach[i] >= a->shape[i]) {
+        refuse_composition(b, a, i, shape, stride, "leads, together with the modes before it, beyond the end of");
         return;
       }
     }
     if (taken != 1) {
       r_shape[r] = taken;
-      r_stride[r++] = layout_mul(b, rest_stride, a_stride[i]);
+      r_stride[r++] = layout_mul(b, rest_stride, a->stride[i]);
     }
     rest_shape /= taken;
-    rest_stride = sign * layout_ceil_div(step, a_shape[i]);
+    rest_stride = sign * layout_ceil_div(step, a->shape[i]);
   }
   if (rest_shape != 1 || r == 0) {
     r_shape[r] = rest_shape;
-    r_stride[r++] = layout_mul(b, rest_stride, a_stride[n - 1]);
+    r_stride[r++] = layout_mul(b, rest_stride, a->stride[a->n - 1]);
   }
   layout_put_flat(b, r_shape, r_stride, r);
+}
+
+static int64_t cosize_of(const glint_layout *l, int32_t node) {
+  int64_t last = 0;
+  for (int32_t end = layout_next(l, node); node < end; node++)
+    if (l->node[node].kind == GLINT_LAYOUT_MODE)
+      last += (l->node[node].shape - 1) * (l->node[node].stride < 0 ? -l->node[node].stride : l->node[node].stride);
+  return last + 1;
 }
 
 static glint_status compose_into(layout_builder *b, const glint_layout *a, int32_t node, const glint_layout *l, int32_t l_node) {
@@ -167,13 +191,16 @@ static glint_status compose_into(layout_builder *b, const glint_layout *a, int32
         layout_put_tree(b, a, layout_child(a, node, i));
     }
   } else {
-    int64_t shape[GLINT_LAYOUT_MAX_NODES], stride[GLINT_LAYOUT_MAX_NODES];
-    int32_t n = layout_merge(shape, stride, layout_leaves(a, node, shape, stride));
+    left_modes left = {.reach = {0}};
+    left.n = layout_leaves(a, node, left.shape, left.stride);
+    /* beyond its size a layout goes on along its last mode, so there a last mode of shape 1 must not be dropped */
+    if (left.shape[left.n - 1] == 1 && cosize_of(l, l_node) > layout_size_of(a, node)) left.shape[left.n - 1] = 2;
+    left.n = layout_merge(left.shape, left.stride, left.n);
     for (int32_t end = layout_next(l, l_node); l_node < end; l_node++) {
       if (l->node[l_node].kind == GLINT_LAYOUT_TUPLE)
         layout_put_tuple(b, l->node[l_node].rank);
       else
-        compose_mode(b, shape, stride, n, l->node[l_node].shape, l->node[l_node].stride);
+        compose_mode(b, &left, l->node[l_node].shape, l->node[l_node].stride);
     }
   }
   return b->status;

@@ -143,11 +143,11 @@ glint_status glint_layout_divide(const glint_layout *layout, const glint_layout 
   return split_in_form(layout, tiler, 0, form, out, error);
 }
 
-/* l with 1:0 appended up to `rank` modes. */
-static glint_status pad_rank(const glint_layout *l, int32_t rank, glint_layout *out, glint_layout_error *error) {
+/* l with 1:0 appended up to `rank` modes; as a tuple if asked for, even of one mode. */
+static glint_status pad_rank(const glint_layout *l, int32_t rank, int tuple, glint_layout *out, glint_layout_error *error) {
   int32_t have = glint_layout_rank(l);
   layout_builder b = layout_begin(out, error);
-  if (have == rank) {
+  if (have == rank && layout_is_tuple(l, 0) == tuple) {
     layout_put_tree(&b, l, 0);
     return b.status;
   }
@@ -162,17 +162,17 @@ static glint_status product_by_rank(const glint_layout *block, const glint_layou
                                     glint_layout_error *error) {
   int32_t rank = glint_layout_rank(block), t_rank = glint_layout_rank(tiler);
   if (t_rank > rank) rank = t_rank;
+  int tuples = layout_is_tuple(block, 0) || layout_is_tuple(tiler, 0);
   glint_layout a, t, pair, result;
-  glint_status status = pad_rank(block, rank, &a, error);
-  if (!status) status = pad_rank(tiler, rank, &t, error);
+  glint_status status = pad_rank(block, rank, tuples, &a, error);
+  if (!status) status = pad_rank(tiler, rank, tuples, &t, error);
   if (!status) status = split_by_layout(&a, 0, &t, 0, 1, &pair, error);
   if (status) return status;
   int32_t first = layout_child(&pair, 0, raked ? 1 : 0), second = layout_child(&pair, 0, raked ? 0 : 1);
   layout_builder b = layout_begin(&result, error);
   /* of two integers the zip is the pair itself, as in CuTe */
-  if (layout_is_tuple(&a, 0)) layout_put_tuple(&b, rank);
+  if (tuples) layout_put_tuple(&b, rank);
   for (int32_t i = 0; i < rank; i++) {
-    int tuples = layout_is_tuple(&a, 0);
     layout_put_tuple(&b, 2);
     layout_put_tree(&b, &pair, tuples ? layout_child(&pair, first, i) : first);
     layout_put_tree(&b, &pair, tuples ? layout_child(&pair, second, i) : second);
@@ -210,7 +210,7 @@ glint_status glint_layout_tile_to_shape(const glint_layout *block, const glint_l
   if (glint_layout_rank(block) > rank)
     return layout_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "the block has %d modes, the shape only %d", glint_layout_rank(block), rank);
   glint_layout padded, copies;
-  glint_status status = pad_rank(block, rank, &padded, error);
+  glint_status status = pad_rank(block, rank, layout_is_tuple(shape, 0), &padded, error);
   if (status) return status;
   layout_builder b = layout_begin(&copies, error);
   if (layout_is_tuple(shape, 0)) layout_put_tuple(&b, rank);

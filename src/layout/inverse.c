@@ -36,9 +36,28 @@ static glint_status invert_plain(const glint_layout *layout, glint_layout *out, 
   return layout_end(&b);
 }
 
+/* The gaps between the modes must be whole multiples of what lies below them: only then does the complement fill them. */
+static glint_status check_gaps(const glint_layout *layout, glint_layout_error *error) {
+  int64_t shape[GLINT_LAYOUT_MAX_NODES], stride[GLINT_LAYOUT_MAX_NODES], filled = 1;
+  glint_layout sorted;
+  glint_status status = glint_layout_sort(layout, &sorted, error);
+  if (status) return status;
+  int32_t n = layout_leaves(&sorted, 0, shape, stride);
+  for (int32_t i = 0; i < n; i++) {
+    if (shape[i] == 1 || stride[i] == 0) continue;
+    if (stride[i] % filled != 0)
+      return layout_fail(error, GLINT_ERROR_INVALID_ARGUMENT,
+                         "left inverse undefined: the stride of mode %lld:%lld is no multiple of %lld, where the smaller modes end",
+                         (long long)shape[i], (long long)stride[i], (long long)filled);
+    filled = shape[i] * stride[i];
+  }
+  return GLINT_OK;
+}
+
 static glint_status invert_left_plain(const glint_layout *layout, glint_layout *out, glint_layout_error *error) {
   glint_layout rest, both;
   glint_status status = glint_layout_complement(layout, 1, &rest, error);
+  if (!status) status = check_gaps(layout, error);
   if (status) return status;
   const glint_layout *modes[2] = {layout, &rest};
   status = glint_layout_concat(modes, 2, &both, error);

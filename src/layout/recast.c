@@ -31,22 +31,36 @@ static glint_status upcast(glint_layout *l, int64_t n, glint_layout_error *error
   return GLINT_OK;
 }
 
-/* One old element becomes n. Modes of stride 1 grow, all other strides grow. */
-static glint_status downcast(glint_layout *l, int64_t n, glint_layout_error *error) {
-  int adjacent = 0;
-  glint_layout result;
-  layout_builder b = layout_begin(&result, error);
+/* The leaf that runs through neighbouring elements: the one of stride 1 or -1, one with more than one element if there is such. -1: none,
+ * -2: several. */
+static int32_t unit_leaf(const glint_layout *l) {
+  int32_t unit = -1, alone = 1;
   for (int32_t i = 0; i < l->count; i++) {
     const glint_layout_node *leaf = &l->node[i];
-    int unit = leaf->kind == GLINT_LAYOUT_MODE && (leaf->stride == 1 || leaf->stride == -1);
-    adjacent |= unit;
+    if (leaf->kind != GLINT_LAYOUT_MODE || (leaf->stride != 1 && leaf->stride != -1)) continue;
+    if (leaf->shape == 1 && unit >= 0) continue;
+    if (unit >= 0 && l->node[unit].shape > 1) alone = 0;
+    unit = i;
+  }
+  return alone ? unit : -2;
+}
+
+/* One old element becomes n. The mode of stride 1 grows, all other strides grow. */
+static glint_status downcast(glint_layout *l, int64_t n, glint_layout_error *error) {
+  glint_layout result;
+  layout_builder b = layout_begin(&result, error);
+  int32_t unit = unit_leaf(l);
+  if (unit < 0)
+    return layout_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s of stride 1: the parts of an element would have no place of their own",
+                       unit == -1 ? "no mode is" : "more than one mode is");
+  for (int32_t i = 0; i < l->count; i++) {
+    const glint_layout_node *leaf = &l->node[i];
     if (leaf->kind != GLINT_LAYOUT_MODE)
       layout_put(&b, (glint_layout_kind)leaf->kind, 0, 0, leaf->rank);
     else
-      layout_put_mode(&b, unit ? layout_mul(&b, leaf->shape, n) : leaf->shape, unit ? leaf->stride : layout_mul(&b, leaf->stride, n));
+      layout_put_mode(&b, i == unit ? layout_mul(&b, leaf->shape, n) : leaf->shape,
+                      i == unit ? leaf->stride : layout_mul(&b, leaf->stride, n));
   }
-  if (!adjacent)
-    return layout_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "no mode has stride 1: the parts of an element would have no place");
   glint_swizzle s = l->swizzle;
   int64_t offset = layout_mul(&b, l->offset, n);
   if (layout_is_swizzled(l)) {

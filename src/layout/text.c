@@ -258,14 +258,9 @@ print(writer *w, const char *format, ...) {
 static void print_node(writer *w, const glint_layout *l, int32_t node, int strides) {
   const glint_layout_node *n = &l->node[node];
   switch (n->kind) {
-  case GLINT_LAYOUT_MODE:
-    print(w, "%lld", (long long)(strides ? n->stride : n->shape));
-    return;
-  case GLINT_LAYOUT_ALL:
-    print(w, "_");
-    return;
-  default:
-    break;
+  case GLINT_LAYOUT_MODE: print(w, "%lld", (long long)(strides ? n->stride : n->shape)); return;
+  case GLINT_LAYOUT_ALL: print(w, "_"); return;
+  default: break;
   }
   for (int32_t i = 0; i < n->rank; i++) {
     print(w, i ? "," : "(");
