@@ -1,8 +1,9 @@
 #!/bin/sh
-# The shared library exports what glint.h declares and nothing else. usage: symbols.sh LIBRARY HEADER
+# The shared library exports what its public headers declare and nothing else. usage: symbols.sh LIBRARY HEADER...
 set -eu
 exported=$(nm -D --defined-only "$1" | awk '{print $3}' | sed 's/@.*//' | sort)
-declared=$(grep -o "^GLINT_API [^;(]*(" "$2" | sed 's/($//; s/.*[ *]//' | sort)
+shift
+declared=$(grep -oh "^GLINT_API [^;(]*(" "$@" | sed 's/($//; s/.*[ *]//' | sort)
 if [ "$exported" != "$declared" ]; then
   echo "exported:" $exported
   echo "declared:" $declared
