@@ -26,8 +26,7 @@ void sim_cp_async(sim_place *at, u32 dst, const void *src, u32 bytes, u32 src_by
   if (!t->cp_sequence) t->cp_sequence = 1;
   count_access(t, at, SPACE_SMEM | (src_bytes ? SPACE_GMEM_READ : 0), bytes, dst, src_bytes ? src : NULL);
   b->device->report.cp_async += t->lane == 0;
-  access a = thread_access(t, at, ACCESS_WRITE);
-  a.agent = t->cp_agent, a.clock = t->cp_sequence;
+  access a = agent_access(t, at, t->cp_agent, t->cp_sequence, ACCESS_WRITE);
   shadow_access(&a, dst, bytes);
   cp_async_op o = {dst, bytes, src_bytes, t->cp_sequence, src, at};
   if (!(b->device->config.modes & SIM_CP_ASYNC_LATE)) copy(t, &o);

@@ -27,6 +27,8 @@ static knowledge *knowledge_make(sim_block *b) {
     k->fenced = k->clock + capacity;
   }
   k->references = 1;
+  k->serial = ++b->knowledge_serial;
+  k->last_joined = 0;
   k->agents = b->agents;
   return k;
 }
@@ -105,8 +107,11 @@ void thread_publish(sim_thread *t, knowledge **gathering) {
   if (b->device->config.untracked) return;
   knowledge *k = gathering_open(b, gathering);
   if (!k) return;
-  max_into(k->clock, t->base->clock, t->base->agents);
-  max_into(k->fenced, t->base->fenced, t->base->agents);
+  if (k->last_joined != t->base->serial) {
+    max_into(k->clock, t->base->clock, t->base->agents);
+    max_into(k->fenced, t->base->fenced, t->base->agents);
+    k->last_joined = t->base->serial;
+  }
   learn_own(k, (u16)t->id, t->own.thread, t->own.thread_fenced);
   learn_own(k, agent_of_warp(b, t->warp->id), t->own.warp, t->own.warp_fenced);
   learn_own(k, t->cp_agent, t->own.cp_async, t->own.cp_async_fenced);

@@ -31,6 +31,7 @@ typedef struct sim_block sim_block;
 // visible to the asynchronous proxy too. Immutable once shared; counted.
 typedef struct knowledge {
   u32 references, agents, capacity;
+  u64 serial, last_joined; // of the base that was last joined into it
   u32 *clock, *fenced;
   struct knowledge *next_free;
 } knowledge;
@@ -223,6 +224,7 @@ struct sim_block {
   u32 agents;
   u16 agent_thread[0x4000]; // which thread a numbered agent belongs to; 0xffff: an mbarrier
   knowledge *free_knowledge;
+  u64 knowledge_serial;
   memo_entry memo[MEMO];
   void *scheduler_sp, *scheduler_extra;
   sim_block *next;
@@ -298,19 +300,21 @@ void knowledge_reset(sim_block *b);
 // ---- shadow.c
 // Checks an access of `bytes` bytes (within one or more cells) against the recorded ones and records it. knowledge: the accessing
 // thread's, as of its issue. agent and clock: under which others have to know it.
+enum { ACCESS_MEMO = 4 };
 typedef struct access {
   sim_thread *thread;
   const knowledge *base;
   sim_place *place;
-  u16 agent;
-  u32 clock;
-  u32 flags;
+  u32 clock, flags, place_id;
+  u16 agent, memo_agent[ACCESS_MEMO];
+  u8 memo_valid[ACCESS_MEMO], memo_answer[ACCESS_MEMO];
+  u32 memo_clock[ACCESS_MEMO];
 } access;
+access thread_access(sim_thread *t, sim_place *at, u32 flags); // by the thread itself, now
+access agent_access(sim_thread *t, sim_place *at, u16 agent, u32 clock, u32 flags);
 int smem_range_ok(sim_thread *t, sim_place *at, u32 address, u32 bytes, u32 alignment); // reports
-void shadow_check(const access *a, u32 address, u32 bytes);
-void shadow_record(const access *a, u32 address, u32 bytes);
-void shadow_access(const access *a, u32 address, u32 bytes); // both
-access thread_access(sim_thread *t, sim_place *at, u32 flags);
+void shadow_check(access *a, u32 address, u32 bytes);
+void shadow_access(access *a, u32 address, u32 bytes); // checks and records
 void shadow_reset(sim_block *b);
 static inline unsigned char *smem_pointer(sim_block *b, u32 address) { return b->smem + (address - SMEM_BASE); }
 

@@ -21,8 +21,13 @@ int smem_range_ok(sim_thread *t, sim_place *at, u32 address, u32 bytes, u32 alig
   return 1;
 }
 
-access thread_access(sim_thread *t, sim_place *at, u32 flags) {
-  return (access){.thread = t, .base = t->base, .place = at, .agent = (u16)t->id, .clock = t->own.thread, .flags = flags};
+access thread_access(sim_thread *t, sim_place *at, u32 flags) { return agent_access(t, at, (u16)t->id, t->own.thread, flags); }
+
+access agent_access(sim_thread *t, sim_place *at, u16 agent, u32 clock, u32 flags) {
+  access a;
+  a.thread = t, a.base = t->base, a.place = at, a.place_id = place_id(at), a.agent = agent, a.clock = clock, a.flags = flags;
+  memset(a.memo_valid, 0, sizeof a.memo_valid);
+  return a;
 }
 
 // What kind of agent a record belongs to decides how a collision with it is named.
@@ -64,17 +69,23 @@ static void report_collision(const access *a, const access_record *r, u32 addres
   }
 }
 
-// Returns 1 if the record happened before the access.
-static int collide(const access *a, const access_record *r, u32 address, int report) {
-  int conflict = (a->flags | r->flags) & ACCESS_WRITE && !(a->flags & r->flags & ACCESS_ATOMIC);
+// Whether the record happened before the access. The cells of a tile tend to hold the same records: answers are remembered.
+static int happened_before(access *a, const access_record *r) {
   if (a->agent == r->agent && a->clock == r->clock) return 1; // the same asynchronous group or collective instruction, or program order
-  int ordered = thread_knows(a->thread, a->base, r->agent, r->clock);
-  if (!report || !conflict) return ordered;
-  if (!ordered) report_collision(a, r, address, 0);
+  u32 slot = r->agent % ACCESS_MEMO;
+  if (a->memo_agent[slot] != r->agent || a->memo_clock[slot] != r->clock || !a->memo_valid[slot]) {
+    a->memo_agent[slot] = r->agent, a->memo_clock[slot] = r->clock, a->memo_valid[slot] = 1;
+    a->memo_answer[slot] = (u8)thread_knows(a->thread, a->base, r->agent, r->clock);
+  }
+  return a->memo_answer[slot];
+}
+
+static void check_record(access *a, const access_record *r, u32 address, int before) {
+  if (!((a->flags | r->flags) & ACCESS_WRITE) || a->flags & r->flags & ACCESS_ATOMIC) return;
+  if (!before) report_collision(a, r, address, 0);
   else if (a->flags & ACCESS_ASYNC && r->flags & ACCESS_WRITE && !(r->flags & ACCESS_ASYNC) &&
            !thread_knows_fenced(a->thread, a->base, r->agent, r->clock))
     report_collision(a, r, address, 1);
-  return ordered;
 }
 
 static void check_initialised(const access *a, const shadow_cell *c, u32 mask, u32 address) {
@@ -82,13 +93,6 @@ static void check_initialised(const access *a, const shadow_cell *c, u32 mask, u
   if ((c->initialised & mask) != mask)
     hazard(a->thread, SIM_UNINITIALISED, a->place, NULL, ~0u, "read at shared memory offset %u before anything was written there",
            address - SMEM_BASE);
-}
-
-static void check_cell(const access *a, shadow_cell *c, u32 mask, u32 address) {
-  check_initialised(a, c, mask, address);
-  access_record *r = records_of(c);
-  for (u32 i = 0; i < c->count; i++)
-    if (r[i].mask & mask) collide(a, &r[i], address, 1);
 }
 
 static void cell_append(shadow_cell *c, const access_record *r) {
@@ -105,27 +109,40 @@ static void cell_append(shadow_cell *c, const access_record *r) {
   records_of(c)[c->count++] = *r;
 }
 
-static void record_cell(const access *a, shadow_cell *c, u32 mask) {
+// A write covers the records that it overwrites, ordered or not (reported once is enough), but atomics only what came before them; a read
+// covers reads that happened before it.
+static int covers(const access *a, const access_record *r, int before) {
+  if (a->flags & ACCESS_WRITE) return before || !((a->flags | r->flags) & ACCESS_ATOMIC);
+  return before && !(r->flags & ACCESS_WRITE);
+}
+
+enum { CHECK = 1, RECORD = 2 };
+static void access_cell(access *a, shadow_cell *c, u32 mask, u32 address, int what) {
+  if (what & CHECK) check_initialised(a, c, mask, address);
   access_record *r = records_of(c);
-  u32 kept = 0;
-  for (u32 i = 0; i < c->count; i++) {
-    // a write covers what it overwrites, ordered or not (reported once is enough); a read covers reads that happened before it
+  u32 kept = 0, count = c->count;
+  int joined = 0;
+  for (u32 i = 0; i < count; i++) {
     if (r[i].mask & mask) {
-      int covered = a->flags & ACCESS_WRITE || (!(r[i].flags & ACCESS_WRITE) && collide(a, &r[i], 0, 0));
-      if (covered && (a->flags & ACCESS_ATOMIC || r[i].flags & ACCESS_ATOMIC)) covered = collide(a, &r[i], 0, 0);
-      if (covered) r[i].mask = (u16)(r[i].mask & ~mask);
+      int before = happened_before(a, &r[i]);
+      if (what & CHECK) check_record(a, &r[i], address, before);
+      if (what & RECORD && covers(a, &r[i], before)) r[i].mask = (u16)(r[i].mask & ~mask);
     }
-    if (r[i].mask) r[kept++] = r[i];
-  }
-  c->count = (u16)kept;
-  access_record n = {a->clock, place_id(a->place), a->agent, (u16)mask, (u16)a->thread->id, (u16)a->flags};
-  for (u32 i = 0; i < kept; i++) // adjacent accesses of one instruction share a record
-    if (r[i].clock == n.clock && r[i].place == n.place && r[i].agent == n.agent && r[i].flags == n.flags) {
+    if (!(what & RECORD)) continue;
+    // adjacent accesses of one instruction share a record
+    if (!joined && r[i].clock == a->clock && r[i].agent == a->agent && r[i].place == a->place_id && r[i].flags == a->flags) {
       r[i].mask = (u16)(r[i].mask | mask);
-      goto done;
+      joined = 1;
     }
-  cell_append(c, &n);
-done:
+    if (r[i].mask) {
+      if (kept != i) r[kept] = r[i];
+      kept++;
+    }
+  }
+  if (!(what & RECORD)) return;
+  c->count = (u16)kept;
+  access_record n = {a->clock, a->place_id, a->agent, (u16)mask, (u16)a->thread->id, (u16)a->flags};
+  if (!joined) cell_append(c, &n);
   if (a->flags & ACCESS_WRITE) c->initialised = (u16)(c->initialised | mask);
 }
 
@@ -135,21 +152,17 @@ done:
          once_ = 0, start += take_, left_ -= take_)                                                                               \
       for (shadow_cell *cell = &(b)->cells[(start - SMEM_BASE) / CELL]; cell; cell = NULL)
 
-void shadow_check(const access *a, u32 address, u32 bytes) {
+void shadow_check(access *a, u32 address, u32 bytes) {
   if (a->thread->block->device->config.untracked) return;
-  FOR_CELLS(a->thread->block, address, bytes, cell, mask, start) check_cell(a, cell, mask, start);
+  FOR_CELLS(a->thread->block, address, bytes, cell, mask, start) access_cell(a, cell, mask, start, CHECK);
 }
-void shadow_record(const access *a, u32 address, u32 bytes) {
-  if (a->thread->block->device->config.untracked) return;
-  FOR_CELLS(a->thread->block, address, bytes, cell, mask, start) record_cell(a, cell, mask);
-}
-void shadow_access(const access *a, u32 address, u32 bytes) {
+
+void shadow_access(access *a, u32 address, u32 bytes) {
   if (a->thread->block->device->config.untracked) return;
   FOR_CELLS(a->thread->block, address, bytes, cell, mask, start) {
-    if (cell->mbarrier && a->flags & ACCESS_WRITE && mask & (cell->mbarrier & 1 ? 0xffu : 0u | (cell->mbarrier & 2 ? 0xff00u : 0u)))
+    if (cell->mbarrier && a->flags & ACCESS_WRITE && mask & ((cell->mbarrier & 1 ? 0xffu : 0u) | (cell->mbarrier & 2 ? 0xff00u : 0u)))
       hazard(a->thread, SIM_MBARRIER_MISUSE, a->place, NULL, ~0u, "write over a live mbarrier at shared memory offset %u", start - SMEM_BASE);
-    check_cell(a, cell, mask, start);
-    record_cell(a, cell, mask);
+    access_cell(a, cell, mask, start, CHECK | RECORD);
   }
 }
 

@@ -81,7 +81,7 @@ static void matrix_access(sim_thread *t, sim_place *at, const u32 *addresses, u3
   w->collective++;
   for (u32 i = 0; i < 8 * count; i++) {
     sim_thread *lane = lane_thread(t, i);
-    access a = {lane, lane->base, at, agent_of_warp(b, w->id), w->collective, flags};
+    access a = agent_access(lane, at, agent_of_warp(b, w->id), w->collective, flags);
     shadow_access(&a, addresses[i], 16);
   }
   for (u32 i = 0; i < WARP; i++) lane_thread(t, i)->own.warp = w->collective;

@@ -183,9 +183,7 @@ static access load_access(sim_thread *t, sim_place *at, mbarrier *m) {
            "the mbarrier at shared memory offset %u was initialised without fence_mbarrier_init after it", m->address - SMEM_BASE);
   m->tma_phase = m->phase + 1;
   m->tma_place = at;
-  access a = thread_access(t, at, ACCESS_WRITE | ACCESS_ASYNC);
-  a.agent = m->agent, a.clock = m->phase + 1;
-  return a;
+  return agent_access(t, at, m->agent, m->phase + 1, ACCESS_WRITE | ACCESS_ASYNC);
 }
 
 static access store_access(sim_thread *t, sim_place *at, async_op *o) {
@@ -193,12 +191,10 @@ static access store_access(sim_thread *t, sim_place *at, async_op *o) {
   o->group = t->bulk_groups + 1;
   t->bulk_open++;
   t->bulk_place = at;
-  access a = thread_access(t, at, ACCESS_READ | ACCESS_ASYNC);
-  a.agent = t->bulk_agent, a.clock = o->group;
-  return a;
+  return agent_access(t, at, t->bulk_agent, o->group, ACCESS_READ | ACCESS_ASYNC);
 }
 
-static void box_access(const access *a, const async_op *o) {
+static void box_access(access *a, const async_op *o) {
   if (!o->map.swizzle) { // rows are contiguous
     shadow_access(a, o->smem, o->bytes);
     return;
