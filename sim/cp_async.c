@@ -36,6 +36,7 @@ void sim_cp_async(sim_place *at, u32 dst, const void *src, u32 bytes, u32 src_by
 void cp_async_execute_until(sim_thread *t, u32 sequence) {
   u32 done = 0;
   while (done < t->copy_count && t->copies[done].sequence <= sequence) copy(t, &t->copies[done++]);
+  if (!done) return;
   memmove(t->copies, t->copies + done, (t->copy_count - done) * sizeof *t->copies);
   t->copy_count -= done;
 }

@@ -6,8 +6,12 @@
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define TELL_SANITIZER 1
+#define FRESH_STACK(f, bytes) ASAN_UNPOISON_MEMORY_REGION((f)->stack, bytes) // what the last thread left there
+#else
+#define FRESH_STACK(f, bytes) ((void)0)
 #endif
 
 _Thread_local sim_thread *sim_self;
@@ -28,6 +32,7 @@ __asm__(".text\n"
         ".size sim_switch_stacks, .-sim_switch_stacks\n");
 
 void fiber_start(fiber *f, size_t stack_bytes, void (*entry)(void)) {
+  FRESH_STACK(f, stack_bytes);
   // six registers and the return address; at entry the stack is 8 below a multiple of 16, as after a call
   uintptr_t top = ((uintptr_t)f->stack + stack_bytes) & ~(uintptr_t)15;
   void **sp = (void **)top - 8;
@@ -41,6 +46,7 @@ static void switch_stacks(fiber *from, fiber *to) { sim_switch_stacks(&from->sp,
 
 #include <ucontext.h>
 void fiber_start(fiber *f, size_t stack_bytes, void (*entry)(void)) {
+  FRESH_STACK(f, stack_bytes);
   ucontext_t *c = f->sp ? f->sp : malloc(sizeof *c);
   f->sp = c;
   if (!c) return;
