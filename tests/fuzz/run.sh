@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 seconds=${1:-600}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(npy safetensors check)
+[ ${#targets[@]} -gt 0 ] || targets=(npy safetensors check layout)
 build="build-fuzz"
 cmake -S . -B "$build" -DCMAKE_C_COMPILER="${CC:-clang}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGLINT_FUZZ=ON -DGLINT_CUDA=OFF -DGLINT_BUILD_SIM=OFF \
   -DGLINT_SANITIZE=address,undefined,fuzzer-no-link >/dev/null
