@@ -3,6 +3,8 @@
 
 #include "layout_tool.h"
 
+enum { JSON_OFFSETS = 1 << 16 }; /* layouts up to this size are listed */
+
 static glint_status give(layout_call *call, glint_status status) {
   call->has_result = !status;
   return status;
@@ -18,6 +20,11 @@ static glint_status show(layout_call *call) {
   layout_say_number(call, "cosize", glint_layout_cosize(&call->result));
   layout_say_number(call, "rank", glint_layout_rank(&call->result));
   layout_say_number(call, "depth", glint_layout_depth(&call->result));
+  if (call->output == LAYOUT_JSON && glint_layout_size(&call->result) <= JSON_OFFSETS) {
+    cJSON *list = cJSON_AddArrayToObject(call->json, "offsets"); /* in the order of integer coordinates */
+    for (int64_t i = 0; i < glint_layout_size(&call->result); i++)
+      cJSON_AddItemToArray(list, cJSON_CreateNumber((double)glint_layout_at(&call->result, i)));
+  }
   if (call->output == LAYOUT_TEXT && glint_layout_rank(&call->result) <= 2) status = layout_show(call);
   return give(call, status);
 }
@@ -112,7 +119,7 @@ static glint_status sort(layout_call *call) {
 
 static glint_status vector(layout_call *call) {
   glint_layout a, b;
-  int64_t n;
+  int64_t n = 0;
   glint_status status = layout_argument(call, 0, &a);
   if (!status) status = layout_argument(call, 1, &b);
   if (!status) status = glint_layout_max_common_vector(&a, &b, &n, &call->error);
@@ -123,7 +130,7 @@ static glint_status vector(layout_call *call) {
 
 static glint_status recast(layout_call *call) {
   glint_layout layout;
-  long long from, to;
+  long long from = 0, to = 0;
   glint_status status = layout_argument(call, 0, &layout);
   if (!status) status = layout_integer_argument(call, 1, "the old width in bits", 1, 4096, &from);
   if (!status) status = layout_integer_argument(call, 2, "the new width in bits", 1, 4096, &to);
@@ -157,7 +164,7 @@ static glint_status local_tile(layout_call *call) {
 
 static glint_status local_partition(layout_call *call) {
   glint_layout layout, threads;
-  long long index;
+  long long index = 0;
   int64_t offset = 0;
   glint_status status = layout_argument(call, 0, &layout);
   if (!status) status = layout_argument(call, 1, &threads);

@@ -245,8 +245,11 @@ static glint_status read_descriptor_call(layout_call *call, descriptor_call *d) 
   return GLINT_OK;
 }
 
+/* For programs a number, null where the hardware does not read the field. */
 static void say_field(layout_call *call, const char *key, long long bytes, int used) {
-  if (used)
+  if (call->output == LAYOUT_JSON)
+    cJSON_AddItemToObject(call->json, key, used ? cJSON_CreateNumber((double)bytes) : cJSON_CreateNull());
+  else if (used)
     layout_say(call, key, "%lld bytes", bytes);
   else
     layout_say(call, key, "not read");
@@ -258,10 +261,12 @@ static glint_status say_descriptor(layout_call *call, const descriptor_call *d, 
   if (status) return status;
   layout_say(call, "operand", "%lld x %d at (%lld,%lld), %s-major, %d-bit elements", (long long)d->mn, 256 / d->bits, (long long)d->mn0,
              (long long)d->k0, d->major == GLINT_MAJOR_K ? "K" : "MN", d->bits);
-  layout_say(call, "start", "%u bytes", w->start);
+  say_field(call, "start", w->start, 1);
   say_field(call, "LBO", w->lbo, w->lbo_used);
   say_field(call, "SBO", w->sbo, w->sbo_used);
-  if (w->swizzle)
+  if (call->output == LAYOUT_JSON)
+    cJSON_AddNumberToObject(call->json, "swizzle", w->swizzle);
+  else if (w->swizzle)
     layout_say(call, "mode", "%d-byte swizzle", w->swizzle);
   else
     layout_say(call, "mode", "no swizzle");
@@ -288,6 +293,17 @@ static void say_box(layout_call *call, const descriptor_call *d) {
   glint_layout_error reason;
   if (glint_layout_tma_box(&d->layout, d->bits, contiguous, &box, &reason)) {
     layout_say(call, "TMA box", "none: %s", reason.text);
+    return;
+  }
+  if (call->output == LAYOUT_JSON) {
+    cJSON *list = cJSON_AddArrayToObject(call->json, "TMA box");
+    for (int i = 0; i < box.rank; i++) {
+      cJSON *dimension = cJSON_CreateObject();
+      cJSON_AddItemToArray(list, dimension);
+      cJSON_AddNumberToObject(dimension, "extent", box.box[i]);
+      cJSON_AddNumberToObject(dimension, "mode", box.mode[i]);
+      cJSON_AddNumberToObject(dimension, "step", (double)box.step[i]);
+    }
     return;
   }
   char text[256];

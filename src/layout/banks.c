@@ -11,7 +11,7 @@ enum { BANKS = 32, LANES = 32 };
 
 /* The distinct words that the lanes of one phase touch: at most 32, since phases share 128 bytes out. */
 static void count_phase(const uint64_t *address, uint32_t lanes, int32_t bytes, glint_bank_phase *phase) {
-  uint64_t word[LANES];
+  uint64_t word[LANES] = {0};
   int32_t n = 0, words_per_lane = bytes > 4 ? bytes / 4 : 1;
   memset(phase, 0, sizeof *phase);
   phase->lanes = lanes;
@@ -30,7 +30,7 @@ static void count_phase(const uint64_t *address, uint32_t lanes, int32_t bytes, 
 }
 
 static int32_t count_distinct(const uint64_t *address, uint32_t active, uint64_t granule) {
-  uint64_t seen[LANES];
+  uint64_t seen[LANES] = {0};
   int32_t n = 0;
   for (int32_t lane = 0; lane < LANES; lane++) {
     if (!(active >> lane & 1)) continue;
