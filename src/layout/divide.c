@@ -228,7 +228,8 @@ glint_status glint_layout_tile_to_shape(const glint_layout *block, const glint_l
       int64_t before = rank_in_order(order, j) - rank_in_order(order, i);
       if (before < 0 || (before == 0 && j < i)) stride *= copies.node[layout_child(&copies, 0, j)].shape;
     }
-    copies.node[layout_child(&copies, 0, i)].stride = stride;
+    glint_layout_node *copy = &copies.node[layout_child(&copies, 0, i)];
+    copy->stride = copy->shape == 1 ? 0 : stride; /* as CuTe writes static modes of one element */
   }
   glint_swizzle swizzle = block->swizzle;
   int64_t offset = block->offset;
