@@ -13,6 +13,15 @@
 #if __has_include("parts/swizzle.h")
 #include "parts/swizzle.h"
 #endif
+#if __has_include("parts/fa3_product.h") /* one variant: keys of a tile and head_dim as in the table's first lines */
+#define DTYPE_BF16 1
+#define DTYPE      DTYPE_BF16
+#define HEAD_DIM   128
+#define HEAD_DIM_V 128
+#define TILE_K     112
+#define ROW_BYTES  128
+#include "parts/fa3_product.h"
+#endif
 
 static glint_layout_error error;
 #define OK(call)                                                                                                                           \
@@ -207,6 +216,31 @@ static void test_descriptors_mn_major(void **unused) {
     }
 }
 
+#ifdef TILE_K
+/* The descriptors of the sm_90 forward kernel, advanced as it advances them: Q (64 rows), K and V. */
+static void test_fa3_descriptors(void **unused) {
+  (void)unused;
+  glint_layout q, k, v;
+  glint_wgmma_descriptor d;
+  char text[128];
+  const u32 base = 5 * 1024;
+  tile_16(64, HEAD_DIM, &q);
+  tile_16(TILE_K, HEAD_DIM, &k);
+  snprintf(text, sizeof text, "Sw<3,3,3> o 0 o ((64,%d),%d):((1,%d),64)", HEAD_DIM_V / 64, TILE_K, TILE_K * 64);
+  OK(glint_layout_parse(text, &v, &error));
+  for (u32 i = 0; i < HEAD_DIM / 16; i++) {
+    OK(glint_layout_wgmma_descriptor(&q, 16, GLINT_MAJOR_K, 64, 0, 16 * i, base, &d, &error));
+    assert_int_equal(d.bits & fields_read(&d), advance(k_major(base), k_major_step(i, 64)) & fields_read(&d));
+    OK(glint_layout_wgmma_descriptor(&k, 16, GLINT_MAJOR_K, TILE_K, 0, 16 * i, base, &d, &error));
+    assert_int_equal(d.bits & fields_read(&d), advance(k_major(base), k_major_step(i, TILE_K)) & fields_read(&d));
+  }
+  for (u32 i = 0; i < TILE_K / 16; i++) {
+    OK(glint_layout_wgmma_descriptor(&v, 16, GLINT_MAJOR_MN, HEAD_DIM_V, 0, 16 * i, base, &d, &error));
+    assert_int_equal(d.bits & fields_read(&d), advance(mn_major(base), i * 16 * ROW_BYTES) & fields_read(&d));
+  }
+}
+#endif
+
 static void test_tma_boxes(void **unused) {
   (void)unused;
   glint_layout l;
@@ -237,6 +271,9 @@ int main(void) {
 #endif
       cmocka_unit_test(test_descriptors_k_major),
       cmocka_unit_test(test_descriptors_mn_major),
+#ifdef TILE_K
+      cmocka_unit_test(test_fa3_descriptors),
+#endif
       cmocka_unit_test(test_tma_boxes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
