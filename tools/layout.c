@@ -11,6 +11,7 @@
 
 enum {
   KEY_FORMAT = 0x400,
+  KEY_JSON,
   KEY_ZIPPED,
   KEY_TILED,
   KEY_FLAT,
@@ -33,6 +34,7 @@ enum {
 
 static const struct argp_option option_list[] = {
     {"format", KEY_FORMAT, "FORM", 0, "text (default), svg or json", 0},
+    {"json", KEY_JSON, 0, 0, "the same as --format json", 0},
     {"output", 'o', "FILE", 0, "write there instead of to the terminal", 0},
     {0, 0, 0, 0, "divide, product", 1},
     {"zipped", KEY_ZIPPED, 0, 0, "((tiles), (rests))", 1},
@@ -105,6 +107,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     else
       argp_error(state, "--format is '%s', expected text, svg or json", text);
     return 0;
+  case KEY_JSON: call->output = LAYOUT_JSON; return 0;
   case 'o': c->file = text; return 0;
   case KEY_ZIPPED: set_form(call, GLINT_LAYOUT_ZIPPED); return 0;
   case KEY_TILED: set_form(call, GLINT_LAYOUT_TILED); return 0;
