@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-build/banks}
 arch=${1:-sm_90a}
 mkdir -p "$out"
-nvcc -O3 -gencode=arch=compute_${arch#sm_},code="$arch" -o "$out/banks" "$here/banks.cu" || exit 1
+nvcc -O3 -gencode=arch=compute_"${arch#sm_}",code="$arch" -o "$out/banks" "$here/banks.cu" || exit 1
 "$out/banks" >"$out/clocks.csv" || exit 1
 
 metrics=
