@@ -147,7 +147,7 @@ static const struct argp parser = {option_list, parse, usage, doc, NULL, NULL, N
 /* ---- report ------------------------------------------------------------------------------------------------------------------- */
 
 void layout_say(layout_call *call, const char *key, const char *format, ...) {
-  char text[2048];
+  char text[LAYOUT_TEXT_SIZE];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
@@ -162,7 +162,7 @@ void layout_say_number(layout_call *call, const char *key, long long number) {
 }
 
 void layout_say_layout(layout_call *call, const char *key, const glint_layout *layout) {
-  char text[2048];
+  char text[LAYOUT_TEXT_SIZE];
   glint_layout_format(layout, text, sizeof text);
   layout_say(call, key, "%s", text);
 }
@@ -207,7 +207,7 @@ glint_status layout_integer_argument(layout_call *call, int i, const char *what,
 }
 
 static void add_text(cJSON *object, const char *key, size_t (*format)(const glint_layout *, char *, size_t), const glint_layout *layout) {
-  char text[2048];
+  char text[LAYOUT_TEXT_SIZE];
   format(layout, text, sizeof text);
   cJSON_AddStringToObject(object, key, text);
 }
@@ -234,7 +234,7 @@ static glint_status finish(layout_call *call) {
   if (!call->has_result) return GLINT_OK;
   if (call->output == LAYOUT_SVG) return layout_show(call);
   if (call->output == LAYOUT_TEXT) {
-    char text[2048];
+    char text[LAYOUT_TEXT_SIZE];
     glint_layout_format(&call->result, text, sizeof text);
     fprintf(call->to, "%s\n", text);
   }

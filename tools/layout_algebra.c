@@ -13,7 +13,7 @@ static glint_status give(layout_call *call, glint_status status) {
 static glint_status show(layout_call *call) {
   glint_status status = layout_argument(call, 0, &call->result);
   if (status) return status;
-  char shape[2048];
+  char shape[LAYOUT_TEXT_SIZE];
   glint_layout_format_shape(&call->result, shape, sizeof shape);
   layout_say(call, "shape", "%s", shape);
   layout_say_number(call, "size", glint_layout_size(&call->result));

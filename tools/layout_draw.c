@@ -159,7 +159,7 @@ glint_status layout_show(layout_call *call) {
   }
   if (p.rows * p.columns > SVG_CELLS)
     return layout_refuse(call, "%lld cells are too many for a picture (%d)", p.rows * p.columns, SVG_CELLS);
-  char title[2048], text[1900];
+  char title[LAYOUT_TEXT_SIZE + 128], text[LAYOUT_TEXT_SIZE];
   if (!o.bits && p.columns > 16) o.bits = 16;
   p.merge = o.bits > 0 && o.bits < 128;
   glint_layout_format(l, text, sizeof text);

@@ -7,6 +7,8 @@
 
 #include "glint_layout.h"
 
+enum { LAYOUT_TEXT_SIZE = 8192 }; /* holds the text of every layout: 128 modes of two integers below 2^48 */
+
 typedef enum layout_output { LAYOUT_TEXT, LAYOUT_SVG, LAYOUT_JSON } layout_output;
 
 typedef struct layout_call {
