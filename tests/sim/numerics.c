@@ -1,4 +1,5 @@
-// Kernels that put one instruction's result into p.out, for comparison with plain loops. p.n says which form.
+// Kernels that put one instruction's result into p.out: the simulator's are compared with plain loops (test_numerics.c), and with the
+// GPU's (tests/gpu/isa_compare.c). p.n says which form.
 #include "sim_params.h"
 #include "sm90.h"
 
@@ -63,85 +64,113 @@ KERNEL(num_shuffles, 32, test_params) {
   gmem_store_f32(o + 7, shfl_xor_f32((float)(v & 255), 16));
 }
 
-// d (64 x N) = or += a b over 64 k (128 for e4m3). wgmma_test: bits of p.fault: swizzle 0..3 (as in the descriptor), type, trans_a,
-// trans_b, A from registers, accumulate. Tiles come by TMA in boxes of the swizzle's width: [boxes][rows][span bytes]; without swizzle by
-// ordinary stores into 8 x 16-byte core matrices.
-enum { A_TILE = 0, B_TILE = 64 * 256 * 2, BARRIER = B_TILE + 64 * 256 * 2 };
-typedef struct form {
-  u32 n, swizzle, span, type, trans_a, trans_b, registers, accumulate;
-} form;
-
-FN void load_boxes(const tensor_map *map, u32 tile, u32 bar, u32 span, u32 rows, u32 width_bytes, u32 element_bytes) {
-  for (u32 i = 0; i < width_bytes / span; i++) tma_load_2d(tile + i * rows * span, map, bar, (i32)(i * span / element_bytes), 0);
+// ---- what only the comparison with the GPU runs: no plain loops could settle what the hardware does --------------------------------
+// in: 4 words a lane; out: 16
+KERNEL(num_arithmetic, 32, test_params) {
+  const u32 *in = p.in + 4 * tid();
+  u32 a = gmem_load_4(in), b = gmem_load_4(in + 1), c = gmem_load_4(in + 2), *o = p.out + 16 * tid();
+  float x = f32_from_bits(a), y = f32_from_bits(b), z = f32_from_bits(c);
+  gmem_store_4(o, pack_bf16(x, y));
+  gmem_store_4(o + 1, pack_f16(x, y));
+  gmem_store_4(o + 2, pack_e4m3(x, y, z, -x));
+  gmem_store_4(o + 3, unpack_e4m3_f16x2((u16)a));
+  gmem_store_4(o + 4, byte_perm(a, b, c));
+  gmem_store_4(o + 5, fma_f16x2(a, b, c));
+  gmem_store_4(o + 6, fma_bf16x2(a, b, c));
+  gmem_store_f32(o + 7, fma_f32(x, y, z));
+  gmem_store_f32(o + 8, max_f32(x, y));
+  gmem_store_f32(o + 9, min_f32(x, y));
+  gmem_store_f32(o + 10, unpack_f16_lo(a));
+  gmem_store_f32(o + 11, unpack_f16_hi(a));
+  gmem_store_f32(o + 12, unpack_bf16_lo(a));
+  gmem_store_f32(o + 13, unpack_bf16_hi(a));
+  gmem_store_4(o + 14, mul_hi_u32(a, b));
+  gmem_store_4(o + 15, count_leading_zeros(a) | count_ones(b) << 8);
 }
 
-// rows x width bytes, row-major in `from`, into core matrices: [width / 16][rows / 8][8][16 bytes]
-FN void store_core_matrices(u32 tile, const u32 *from, u32 rows, u32 width_bytes) {
-  u32 chunks = width_bytes / 16, r[4];
-  for (u32 i = tid(); i < rows * chunks; i += 128) {
-    gmem_load_16(r, from + 4 * i);
-    smem_store_16(tile + i % chunks * rows * 16 + i / chunks * 16, r);
+// Approximations, each with its own bound: out 6 words a lane
+KERNEL(num_approximations, 32, test_params) {
+  u32 a = gmem_load_4(p.in + 4 * tid()), *o = p.out + 6 * tid();
+  float x = f32_from_bits(a);
+  gmem_store_f32(o, exp2_approx(x));
+  gmem_store_f32(o + 1, log2_approx(x));
+  gmem_store_f32(o + 2, tanh_approx(x));
+  gmem_store_f32(o + 3, rcp_approx(x));
+  gmem_store_4(o + 4, exp2_approx_f16x2(a));
+  gmem_store_4(o + 5, exp2_approx_bf16x2(a));
+}
+
+// cp.async of all sizes with and without zero fill; out: 32 x 4 words
+KERNEL(num_cp_async, 32, test_params) {
+  u32 a = smem_base() + 16 * tid(), r[4] = {1, 2, 3, 4};
+  const u32 *from = p.in + 4 * tid();
+  smem_store_16(a, r);
+  switch (tid() % 8) {
+  case 0: cp_async_16(a, from); break;
+  case 1: cp_async_16_zfill(a, from, 0); break;
+  case 2: cp_async_16_zfill(a, from, 8); break;
+  case 3: cp_async_16_zfill(a, from, 6); break;
+  case 4: cp_async_8(a, from); break;
+  case 5: cp_async_4(a + 4, from); break;
+  case 6: cp_async_4_zfill(a, from, 2); break;
+  default: cp_async_4_zfill(a + 12, from, 0);
   }
+  cp_async_commit();
+  cp_async_wait(0);
+  smem_load_16(r, a);
+  gmem_store_16(p.out + 4 * tid(), r);
 }
 
-FN u64 operand_descriptor(u32 tile, const form *f, u32 k_step, u32 rows, int trans) {
-  if (f->swizzle == 0) {
-    // K-major: next 16 bytes of k at rows * 16, next 8 rows at 128; MN-major (rows are k): next 8 k at 128, next 8 of MN at rows * 16
-    if (trans) return wgmma_descriptor(tile + k_step * 256, 128, rows * 16, 0);
-    return wgmma_descriptor(tile + k_step * 2 * rows * 16, rows * 16, 128, 0);
-  }
-  if (trans) return wgmma_descriptor(tile + k_step * 16 * f->span, rows * f->span, 8 * f->span, f->swizzle);
-  return wgmma_descriptor(tile + k_step * 32 / f->span * rows * f->span + k_step * 32 % f->span, 16, 8 * f->span, f->swizzle);
-}
-
-KERNEL(num_wgmma, 128, test_params) {
-  static const u32 spans[4] = {16, 128, 64, 32};
-  form f = {p.n, p.fault & 3, spans[p.fault & 3], p.fault >> 2 & 3, p.fault >> 4 & 1, p.fault >> 5 & 1, p.fault >> 6 & 1, p.fault >> 7 & 1};
-  u32 s = smem_base(), element = f.type == 2 ? 1 : 2, a_rows = 64, a_width = 128, a[4];
-  u32 b_rows = f.trans_b ? 64 : f.n, b_width = f.trans_b ? 2 * f.n : 128;
-  float d[128];
-  const u32 *b_from = p.in + 64 * 32; // after A, 64 rows of 128 bytes
-  const u32 *c_from = b_from + 64 * 128;
-  for (u32 i = 0; i < f.n / 2; i++) d[i] = gmem_load_f32(c_from + 128 * tid() + i);
-  if (f.swizzle == 0) {
-    store_core_matrices(s + A_TILE, p.in, a_rows, a_width);
-    store_core_matrices(s + B_TILE, b_from, b_rows, b_width);
-    fence_proxy_async();
-  } else if (tid() == 0) {
-    mbarrier_init(s + BARRIER, 1);
+// One box of p.map (rank 2, p.n bytes) at coordinates from p.in[0..1]: out, the bytes as they lie in shared memory; then they go out
+// through p.map_out at coordinates p.in[2..3], added when p.fault is set.
+KERNEL(num_tma, 128, test_params) {
+  u32 s = smem_base(), bar = s + 65536, r[4];
+  if (tid() == 0) {
+    mbarrier_init(bar, 1);
     fence_mbarrier_init();
-    mbarrier_arrive_expect_tx(s + BARRIER, a_rows * a_width + b_rows * b_width);
-    load_boxes(&p.map, s + A_TILE, s + BARRIER, f.span, a_rows, a_width, element);
-    load_boxes(&p.map_out, s + B_TILE, s + BARRIER, f.span, b_rows, b_width, element);
+    mbarrier_arrive_expect_tx(bar, p.n);
+    tma_load_2d(s, &p.map, bar, (i32)gmem_load_4(p.in), (i32)gmem_load_4(p.in + 1));
   }
   cta_sync();
-  if (f.swizzle) mbarrier_wait(s + BARRIER, 0);
-  wgmma_fence();
-  for (u32 k = 0; k < 4; k++) {
-    u64 da = operand_descriptor(s + A_TILE, &f, k, 64, (int)f.trans_a), db = operand_descriptor(s + B_TILE, &f, k, b_rows, (int)f.trans_b);
-    int acc = k || f.accumulate;
-    if (f.registers) { // fragments from row-major A: rows of 32 words
-      const u32 *row = p.in + (16 * (tid() / 32) + tid() % 32 / 4) * 32 + 8 * k + tid() % 4;
-      a[0] = gmem_load_4(row), a[1] = gmem_load_4(row + 8 * 32), a[2] = gmem_load_4(row + 4), a[3] = gmem_load_4(row + 8 * 32 + 4);
-    }
-    switch (f.type << 3 | f.registers << 2 | f.trans_a << 1 | f.trans_b) {
-    case 0: wgmma_m64nNk16_bf16_ss(f.n, d, da, db, acc); break;
-    case 1: wgmma_m64nNk16_bf16_ss_tb(f.n, d, da, db, acc); break;
-    case 2: wgmma_m64nNk16_bf16_ss_ta(f.n, d, da, db, acc); break;
-    case 3: wgmma_m64nNk16_bf16_ss_tatb(f.n, d, da, db, acc); break;
-    case 4: wgmma_m64nNk16_bf16_rs(f.n, d, a, db, acc); break;
-    case 5: wgmma_m64nNk16_bf16_rs_tb(f.n, d, a, db, acc); break;
-    case 8: wgmma_m64nNk16_f16_ss(f.n, d, da, db, acc); break;
-    case 9: wgmma_m64nNk16_f16_ss_tb(f.n, d, da, db, acc); break;
-    case 10: wgmma_m64nNk16_f16_ss_ta(f.n, d, da, db, acc); break;
-    case 11: wgmma_m64nNk16_f16_ss_tatb(f.n, d, da, db, acc); break;
-    case 12: wgmma_m64nNk16_f16_rs(f.n, d, a, db, acc); break;
-    case 13: wgmma_m64nNk16_f16_rs_tb(f.n, d, a, db, acc); break;
-    case 16: wgmma_m64nNk32_e4m3_ss(f.n, d, da, db, acc); break;
-    default: wgmma_m64nNk32_e4m3_rs(f.n, d, a, db, acc); break;
-    }
+  mbarrier_wait(bar, 0);
+  for (u32 i = tid(); i < p.n / 16; i += 128) {
+    smem_load_16(r, s + 16 * i);
+    gmem_store_16(p.out + 4 * i, r);
   }
-  wgmma_commit();
-  wgmma_wait(0);
-  for (u32 i = 0; i < f.n / 2; i++) gmem_store_f32(p.out + 128 * tid() + i, d[i]);
+  if (tid() == 0) {
+    if (p.fault) tma_reduce_add_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
+    else tma_store_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
+    tma_store_commit();
+    tma_store_wait(0);
+  }
+}
+
+// Bulk copies, vector reductions, atomics: out 512 words, all zero before
+KERNEL(num_memory, 128, test_params) {
+  u32 s = smem_base(), bar = s + 4096;
+  float v = (float)(gmem_load_4(p.in + tid()) % 1024);
+  if (tid() == 0) {
+    mbarrier_init(bar, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(bar, 512);
+    tma_load_1d(s, p.in, 512, bar);
+  }
+  cta_sync();
+  mbarrier_wait(bar, 0);
+  if (tid() == 0) {
+    tma_store_1d(p.out, s, 256);
+    tma_store_commit();
+    tma_store_wait(0);
+  }
+  cta_sync();
+  red_add_v4_f32((float *)p.out + 128 + 4 * (tid() % 8), v, v + 1, v + 2, v + 3); // integers: any order gives the same sum
+  red_add_f32((float *)p.out + 192 + tid() % 4, v);
+  atomic_add_u32(p.out + 200, tid());
+  atomic_max_i32((i32 *)p.out + 201, (i32)gmem_load_4(p.in + tid()));
+  smem_store_4(s + 4 * tid(), 0);
+  cta_sync();
+  smem_red_add_f32(s + 4 * (tid() % 4), v);
+  smem_atomic_add_u32(s + 64, tid());
+  cta_sync();
+  gmem_store_4(p.out + 256 + tid(), smem_load_4(s + 4 * tid()));
 }
