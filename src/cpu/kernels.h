@@ -35,6 +35,18 @@ typedef struct glint_cpu_scores {
   const float *position; /* relative to the block's first key */
 } glint_cpu_scores;
 
+/* One panel against one block with nothing between the scores and the probabilities but a mask. */
+typedef struct glint_cpu_step {
+  const float *q, *k, *v; /* k and v: the block's first key */
+  int units_d, columns, block_k;
+  int first, keys;         /* keys of the block, multiples of step_k */
+  const float *low, *high; /* limits of each row, relative to the block's first key; NULL: every row sees every key */
+  int all_low, all_high;   /* the largest low and the smallest high */
+  float unit;              /* as in softmax */
+  float *s;                /* [block_k][panel]; P is left in it */
+  float *m, *l, *o;
+} glint_cpu_step;
+
 typedef struct glint_cpu_kernels {
   const char *name; /* avx512_f32 */
   glint_isa isa;
@@ -66,6 +78,9 @@ typedef struct glint_cpu_kernels {
   int (*softmax)(float *s, int keys, float unit, float *m, float *l, float *alpha);
   /* O = alpha O + V P over keys first..first + keys of the block (multiples of step_k). alpha NULL: 1. */
   void (*accumulate)(const float *p, const float *v, int first, int keys, int columns, float *o, const float *alpha);
+  /* scores, mask, softmax and accumulate in one, as the instruction set likes it best. A row's bits do not depend on the other rows, nor on
+   * first and keys, as long as what these leave out is masked. */
+  void (*attend)(const glint_cpu_step *step);
   /* Address of an element of packed V (a float or a bfloat16), for the careful path. */
   void *(*element)(float *v, int key, int column, int columns);
 

@@ -14,9 +14,10 @@
 
 #define SUFFIX     amx_bf16
 #define TARGET     __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16,avx2,fma,f16c" GLINT_CPU_WIDE)))
-/* 2 x 2 tiles of 16 x 16: 32 keys (or columns) against 32 query rows. MR is not used: the products are below. */
+/* Tiles go 2 x 2: 32 keys (or columns) against 32 query rows, twice a panel, so that K and V come from L2 once for 64 rows. MR is not used:
+ * the products are below. */
 #define MR         32
-#define NV         2
+#define NV         4
 #define BF16       1
 #define PAIR(a, b) pair_avx512_bf16(a, b)
 #define OWN_PRODUCTS
@@ -69,64 +70,175 @@ static void *FN(element)(float *v, int key, int column, int columns) {
   return (char *)(v + ((ptrdiff_t)(key / AMX_KEYS) * columns + column) * AMX_TILE + key % AMX_KEYS / 2) + key % 2 * 2;
 }
 
+/* 4 more products of a step: 32 keys against 32 query rows, 16 words of head_dim. */
+static TARGET inline __attribute__((always_inline)) void FN(score_step)(const float *q, const float *k, int units_d) {
+  _tile_loadd(4, k, units_d * 4);
+  _tile_loadd(6, q, NR * 4);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(7, q + AMX_TILE, NR * 4);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_loadd(5, k + (ptrdiff_t)AMX_TILE * units_d, units_d * 4);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+static TARGET inline __attribute__((always_inline)) void FN(zero_tiles)(void) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+/* The 32 x 32 result, to rows of NR floats. */
+static TARGET inline __attribute__((always_inline)) void FN(store_tiles)(float *to) {
+  _tile_stored(0, to, NR * 4);
+  _tile_stored(1, to + AMX_TILE, NR * 4);
+  _tile_stored(2, to + AMX_TILE * NR, NR * 4);
+  _tile_stored(3, to + AMX_TILE * NR + AMX_TILE, NR * 4);
+}
+
 static TARGET void FN(scores)(const float *q, const float *k, int units_d, int keys, float *s) {
   stored_before_tiles();
-  for (int j = 0; j < keys; j += 2 * AMX_TILE) {
-    const float *k0 = k + (ptrdiff_t)j * units_d, *k1 = k0 + (ptrdiff_t)AMX_TILE * units_d;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int u = 0; u < units_d; u += AMX_TILE) {
-      _tile_loadd(4, k0 + u, units_d * 4);
-      _tile_loadd(6, q + (ptrdiff_t)u * NR, NR * 4);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, q + (ptrdiff_t)u * NR + AMX_TILE, NR * 4);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, k1 + u, units_d * 4);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+  for (int j = 0; j < keys; j += AMX_KEYS)
+    for (int half = 0; half < NR; half += 2 * AMX_TILE) {
+      FN(zero_tiles)();
+      for (int u = 0; u < units_d; u += AMX_TILE) FN(score_step)(q + (ptrdiff_t)u * NR + half, k + (ptrdiff_t)j * units_d + u, units_d);
+      FN(store_tiles)(s + (ptrdiff_t)j * NR + half);
     }
-    float *to = s + (ptrdiff_t)j * NR;
-    _tile_stored(0, to, NR * 4);
-    _tile_stored(1, to + AMX_TILE, NR * 4);
-    _tile_stored(2, to + AMX_TILE * NR, NR * 4);
-    _tile_stored(3, to + AMX_TILE * NR + AMX_TILE, NR * 4);
+}
+
+static TARGET void FN(rescale)(int columns, float *o, const float *alpha) {
+  for (int n = 0; n < NR; n += VL) {
+    vec factor = V(load)(alpha + n);
+    for (int c = 0; c < columns; c++) V(store)(o + c * NR + n, V(mul)(V(load)(o + c * NR + n), factor));
   }
 }
 
 static TARGET void FN(accumulate)(const float *p, const float *v, int first, int keys, int columns, float *o, const float *alpha) {
-  if (alpha) {
-    vec a0 = V(load)(alpha), a1 = V(load)(alpha + VL);
-    for (int c = 0; c < columns; c++) {
-      V(store)(o + c * NR, V(mul)(V(load)(o + c * NR), a0));
-      V(store)(o + c * NR + VL, V(mul)(V(load)(o + c * NR + VL), a1));
-    }
-  }
+  if (alpha) FN(rescale)(columns, o, alpha);
   stored_before_tiles();
   v += (ptrdiff_t)(first / AMX_KEYS) * columns * AMX_TILE;
-  for (int c = 0; c < columns; c += 2 * AMX_TILE) {
-    float *to = o + (ptrdiff_t)c * NR;
-    _tile_loadd(0, to, NR * 4);
-    _tile_loadd(1, to + AMX_TILE, NR * 4);
-    _tile_loadd(2, to + AMX_TILE * NR, NR * 4);
-    _tile_loadd(3, to + AMX_TILE * NR + AMX_TILE, NR * 4);
-    for (int j = 0; j < keys; j += AMX_KEYS) {
-      const float *vj = v + ((ptrdiff_t)(j / AMX_KEYS) * columns + c) * AMX_TILE, *pj = p + (ptrdiff_t)(j / 2) * NR;
-      _tile_loadd(4, vj, 64);
-      _tile_loadd(6, pj, NR * 4);
-      _tile_dpbf16ps(0, 4, 6);
-      _tile_loadd(7, pj + AMX_TILE, NR * 4);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, vj + AMX_TILE * AMX_TILE, 64);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+  for (int c = 0; c < columns; c += 2 * AMX_TILE)
+    for (int half = 0; half < NR; half += 2 * AMX_TILE) {
+      float *to = o + (ptrdiff_t)c * NR + half;
+      _tile_loadd(0, to, NR * 4);
+      _tile_loadd(1, to + AMX_TILE, NR * 4);
+      _tile_loadd(2, to + AMX_TILE * NR, NR * 4);
+      _tile_loadd(3, to + AMX_TILE * NR + AMX_TILE, NR * 4);
+      for (int j = 0; j < keys; j += AMX_KEYS) {
+        const float *vj = v + ((ptrdiff_t)(j / AMX_KEYS) * columns + c) * AMX_TILE, *pj = p + (ptrdiff_t)(j / 2) * NR + half;
+        _tile_loadd(4, vj, 64);
+        _tile_loadd(6, pj, NR * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, pj + AMX_TILE, NR * 4);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, vj + AMX_TILE * AMX_TILE, 64);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      FN(store_tiles)(to);
     }
-    _tile_stored(0, to, NR * 4);
-    _tile_stored(1, to + AMX_TILE, NR * 4);
-    _tile_stored(2, to + AMX_TILE * NR, NR * 4);
-    _tile_stored(3, to + AMX_TILE * NR + AMX_TILE, NR * 4);
+}
+
+/* ---- the whole step, pipelined: while the tile unit multiplies 32 keys, the vector unit exponentiates the 32 before the last ---- */
+
+enum { AMX_CHUNK = AMX_KEYS * NR }; /* floats of 32 keys' scores */
+
+/* Softmax state of the chunk that is being exponentiated. */
+typedef struct FN(chunk_state) {
+  vec base[NV], sum[NV];
+} FN(chunk_state);
+
+/* P of key pairs from..to of a chunk. */
+static TARGET inline __attribute__((always_inline)) void FN(exponentiate)(const float *s, float *p, int from, int to, vec unit,
+                                                                          FN(chunk_state) * state) {
+  for (int pair = from; pair < to; pair++)
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) {
+      const float *at = s + (ptrdiff_t)pair * 2 * NR + n * VL;
+      vec a = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at), state->base[n]), unit));
+      vec b = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at + NR), state->base[n]), unit));
+      state->sum[n] = V(add)(state->sum[n], V(add)(a, b));
+      V(store)(p + (ptrdiff_t)pair * NR + n * VL, PAIR(a, b));
+    }
+}
+
+/* S of one chunk (q, k, s_next) between the exponentials of another (s, p). */
+static TARGET void FN(scores_and_exponentials)(const float *q, const float *k, int units_d, float *s_next, const float *s, float *p,
+                                               vec unit, FN(chunk_state) * state) {
+  FN(chunk_state) local = *state;
+  int steps = 2 * units_d / AMX_TILE, step = 0;
+  for (int half = 0; half < NR; half += 2 * AMX_TILE) {
+    FN(zero_tiles)();
+    for (int u = 0; u < units_d; u += AMX_TILE, step++) {
+      FN(score_step)(q + (ptrdiff_t)u * NR + half, k + u, units_d);
+      FN(exponentiate)(s, p, step * AMX_TILE / steps, (step + 1) * AMX_TILE / steps, unit, &local);
+    }
+    FN(store_tiles)(s_next + half);
   }
+  *state = local;
+}
+
+/* The maximum over a chunk joins m; alpha and l as in softmax. Returns 1 when something must be rescaled. */
+static TARGET int FN(raise_maximum)(const float *s, float unit, float *m, float *l, float *alpha, FN(chunk_state) * state) {
+  const vec minus_inf = V(set1)(-__builtin_inff()), one = V(set1)(1.0f);
+  vec top[NV];
+  int same = 1;
+#pragma GCC unroll 4
+  for (int n = 0; n < NV; n++) top[n] = minus_inf;
+  for (int j = 0; j < AMX_KEYS; j++)
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) top[n] = V(max)(V(load)(s + (ptrdiff_t)j * NR + n * VL), top[n]);
+#pragma GCC unroll 4
+  for (int n = 0; n < NV; n++) {
+    vec old = V(load)(m + n * VL);
+    vec now = V(select_greater)(top[n], V(add)(old, V(set1)(GLINT_CPU_RESCALE_THRESHOLD / unit)), top[n], old);
+    state->base[n] = V(select_equal)(now, minus_inf, V(set1)(0.0f), now);
+    state->sum[n] = V(set1)(0.0f);
+    if (V(all_equal)(now, old)) continue;
+    vec change = V(select_equal)(now, old, one, V(exp2)(V(mul)(V(sub)(old, state->base[n]), V(set1)(unit))));
+    for (int i = 0; same && i < NR; i += VL) V(store)(alpha + i, one);
+    same = 0;
+    V(store)(alpha + n * VL, change);
+    V(store)(m + n * VL, now);
+    V(store)(l + n * VL, V(mul)(V(load)(l + n * VL), change));
+  }
+  return !same;
+}
+
+static TARGET void FN(mask_chunk)(const glint_cpu_step *a, int first, float *s) {
+  if (a->low && (first < a->all_low || first + AMX_KEYS > a->all_high)) FN(mask)(s, first, AMX_KEYS, a->low, a->high);
+}
+
+static TARGET void FN(attend)(const glint_cpu_step *a) {
+  int chunks = a->keys / AMX_KEYS, done = 0; /* chunks whose P is in O */
+  float *ring = a->s + (ptrdiff_t)a->block_k / 2 * NR, *p = a->s, alpha[NR];
+  const float *k = a->k + (ptrdiff_t)a->first * a->units_d;
+  vec unit = V(set1)(a->unit);
+  FN(chunk_state) state;
+  for (int c = 0; c < 2 && c < chunks; c++)
+    FN(scores)(a->q, k + (ptrdiff_t)c * AMX_KEYS * a->units_d, a->units_d, AMX_KEYS, ring + c * AMX_CHUNK);
+  for (int c = 0; c < chunks; c++) {
+    float *s = ring + c % 3 * AMX_CHUNK, *pc = p + (ptrdiff_t)c * AMX_TILE * NR;
+    FN(mask_chunk)(a, a->first + c * AMX_KEYS, s);
+    if (FN(raise_maximum)(s, a->unit, a->m, a->l, alpha, &state)) {
+      /* what P holds so far belongs to the old maximum */
+      if (c > done)
+        FN(accumulate)
+        (p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (c - done) * AMX_KEYS, a->columns, a->o, NULL);
+      FN(rescale)(a->columns, a->o, alpha);
+      done = c;
+    }
+    stored_before_tiles();
+    if (c + 2 < chunks)
+      FN(scores_and_exponentials)
+      (a->q, k + (ptrdiff_t)(c + 2) * AMX_KEYS * a->units_d, a->units_d, ring + (c + 2) % 3 * AMX_CHUNK, s, pc, unit, &state);
+    else
+      FN(exponentiate)(s, pc, 0, AMX_TILE, unit, &state);
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) V(store)(a->l + n * VL, V(add)(V(load)(a->l + n * VL), state.sum[n]));
+  }
+  FN(accumulate)(p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (chunks - done) * AMX_KEYS, a->columns, a->o, NULL);
 }
 
 const glint_cpu_kernels glint_cpu_amx_bf16 = {
@@ -150,6 +262,7 @@ const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
+    .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
 };

@@ -38,6 +38,7 @@ const glint_cpu_kernels glint_cpu_avx2_f32 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
+    .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
 };

@@ -40,6 +40,7 @@ const glint_cpu_kernels glint_cpu_avx512_bf16 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
+    .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
 };

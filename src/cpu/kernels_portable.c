@@ -37,6 +37,7 @@ const glint_cpu_kernels glint_cpu_portable_f32 = {
     .mask = FN(mask),
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
+    .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
 };

@@ -114,14 +114,17 @@ static void change_scores(const glint_cpu_run *run, int64_t base, int64_t first,
 
 static int64_t clamp(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
 
-/* -inf where a row does not see a key; limits relative to first, held as floats (exact: a block is short). */
-static void mask_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys) {
+/* Limits of the panel's rows relative to the block, held as floats (exact: a block is short). */
+typedef struct panel_limits {
   float low[GLINT_CPU_PANEL_MAX], high[GLINT_CPU_PANEL_MAX];
-  for (int n = 0; n < run->plan->kernels->panel; n++) {
-    low[n] = (float)clamp(run->arena->low[base + n] - first, 0, keys);
-    high[n] = (float)clamp(run->arena->high[base + n] - first, 0, keys);
+} panel_limits;
+
+static void find_limits(const glint_cpu_run *run, int64_t base, int64_t block_first, panel_limits *limits) {
+  const glint_cpu_kernels *kernels = run->plan->kernels;
+  for (int n = 0; n < kernels->panel; n++) {
+    limits->low[n] = (float)clamp(run->arena->low[base + n] - block_first, 0, kernels->block_k);
+    limits->high[n] = (float)clamp(run->arena->high[base + n] - block_first, 0, kernels->block_k);
   }
-  run->plan->kernels->mask(run->arena->s, 0, keys, low, high);
 }
 
 /* Clears the probabilities that dropout takes; the factor 1 / (1 - p) is applied with the normalisation. */
@@ -154,52 +157,85 @@ static float probability(const glint_cpu_run *run, int64_t j, int64_t n) {
   return glint_float_from_bf16(half);
 }
 
-/* O = alpha O + P V when V holds NaN or infinity and a mask is in play: the product with a masked key's zero would be NaN. So those
- * elements are added for the rows that see them and zeroed for the kernel: other rows get the bits that any finite value would give.
- * The block is packed again afterwards. Slow, and rare. */
-static void accumulate_careful(const glint_cpu_run *run, int64_t base, key_block *block, int64_t first, int keys, const float *alpha) {
+/* What of one block one panel visits: keys [first, first + keys), multiples of step_k from the block's start. */
+typedef struct panel_visit {
+  int64_t base; /* the panel's first row */
+  int first, keys, masked;
+  panel_limits limits;
+} panel_visit;
+
+/* Zeroes the NaN and infinities of packed V. */
+static void clean_values(const glint_cpu_run *run, const panel_visit *visit) {
   const glint_cpu_kernels *kernels = run->plan->kernels;
-  int columns = run->plan->columns, panel = kernels->panel, offset = (int)(first - block->first);
-  float *o = run->arena->o + base * columns;
+  int columns = run->plan->columns;
   glint_dtype dtype = kernels->bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32;
-  for (int c = 0; alpha && c < columns; c++)
-    for (int n = 0; n < panel; n++) o[c * panel + n] *= alpha[n];
-  for (int j = 0; j < keys; j++)
+  for (int j = visit->first; j < visit->first + visit->keys; j++)
     for (int c = 0; c < columns; c++) {
-      void *element = kernels->element(run->arena->v, offset + j, c, columns);
-      float value = (float)glint_load(element, dtype, 0);
+      void *element = kernels->element(run->arena->v, j, c, columns);
+      if (!isfinite(glint_load(element, dtype, 0))) glint_store(element, dtype, 0, 0);
+    }
+}
+
+/* Adds P times the NaN and infinities of V for the rows that see them. */
+static void add_unclean_values(const glint_cpu_run *run, const panel_visit *visit) {
+  const glint_cpu_kernels *kernels = run->plan->kernels;
+  int columns = run->plan->columns, panel = kernels->panel;
+  float *o = run->arena->o + visit->base * columns;
+  for (int j = visit->first; j < visit->first + visit->keys; j++)
+    for (int c = 0; c < columns; c++) {
+      float value = (float)glint_load(kernels->element(run->arena->v, j, c, columns), kernels->bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32, 0);
       if (isfinite(value)) continue;
       for (int n = 0; n < panel; n++)
-        if (run->arena->low[base + n] <= first + j && first + j < run->arena->high[base + n])
-          o[c * panel + n] += probability(run, j, n) * value;
-      glint_store(element, dtype, 0, 0);
+        if (visit->limits.low[n] <= (float)j && (float)j < visit->limits.high[n])
+          o[c * panel + n] += probability(run, j - visit->first, n) * value;
     }
-  kernels->accumulate(run->arena->s, run->arena->v, offset, keys, columns, o, NULL);
-  load_block(run, block);
+}
+
+/* The step in separate parts, with what goes between them. */
+static void attend_changed(const glint_cpu_run *run, const glint_cpu_step *step, int64_t base, int64_t first) {
+  const glint_cpu_kernels *kernels = run->plan->kernels;
+  float alpha[GLINT_CPU_PANEL_MAX];
+  kernels->scores(step->q, step->k + (ptrdiff_t)step->first * step->units_d, step->units_d, step->keys, step->s);
+  if (run->units.changed) change_scores(run, base, first, step->keys);
+  if (step->low) kernels->mask(step->s, step->first, step->keys, step->low, step->high);
+  int rescale = kernels->softmax(step->s, step->keys, step->unit, step->m, step->l, alpha);
+  if (run->w->drop_threshold) drop(run, base, first, step->keys);
+  kernels->accumulate(step->s, step->v, step->first, step->keys, step->columns, step->o, rescale ? alpha : NULL);
 }
 
 /* One panel against one block. */
-static void visit(const glint_cpu_run *run, int64_t panel, const panel_range *range, key_block *block) {
-  const glint_work *w = run->w;
+static void visit_panel(const glint_cpu_run *run, int64_t panel, const panel_range *range, key_block *block) {
   const glint_cpu_plan *plan = run->plan;
   const glint_cpu_kernels *kernels = plan->kernels;
   glint_cpu_arena *arena = run->arena;
-  int64_t base = panel * kernels->panel;
+  panel_visit visit = {.base = panel * kernels->panel};
   int64_t first = block->first, end = block->end < range->end ? block->end : range->end;
   if (range->first > first) first = block->first + round_down(range->first - block->first, kernels->step_k);
   if (first >= end) return;
-  int keys = (int)glint_cpu_round_up(end - first, kernels->step_k), offset = (int)(first - block->first);
-  int masked = range->all_first > first || range->all_end < first + keys;
-  float alpha[GLINT_CPU_PANEL_MAX];
-  kernels->scores(arena->q + base * plan->units_d, arena->k + (ptrdiff_t)offset * plan->units_d, plan->units_d, keys, arena->s);
-  if (run->units.changed) change_scores(run, base, first, keys);
-  if (masked) mask_scores(run, base, first, keys);
-  int rescale = kernels->softmax(arena->s, keys, run->units.log2_unit, arena->m + base, arena->l + base, alpha);
-  if (w->drop_threshold) drop(run, base, first, keys);
-  if (masked && !block->finite)
-    accumulate_careful(run, base, block, first, keys, rescale ? alpha : NULL);
+  visit.first = (int)(first - block->first), visit.keys = (int)glint_cpu_round_up(end - first, kernels->step_k);
+  visit.masked = range->all_first > first || range->all_end < first + visit.keys;
+  glint_cpu_step step = {.q = arena->q + visit.base * plan->units_d, .k = arena->k, .v = arena->v, .units_d = plan->units_d};
+  step.columns = plan->columns, step.block_k = kernels->block_k, step.first = visit.first, step.keys = visit.keys;
+  step.unit = run->units.log2_unit, step.s = arena->s;
+  step.m = arena->m + visit.base, step.l = arena->l + visit.base, step.o = arena->o + visit.base * plan->columns;
+  if (visit.masked) {
+    find_limits(run, visit.base, block->first, &visit.limits);
+    step.low = visit.limits.low, step.high = visit.limits.high;
+    step.all_low = (int)clamp(range->all_first - block->first, 0, kernels->block_k);
+    step.all_high = (int)clamp(range->all_end - block->first, 0, kernels->block_k);
+  }
+  /* a masked key's probability is 0, and 0 times NaN is NaN: such values are kept from the kernel and added afterwards for the rows that
+   * see them, so that the others get the bits that any finite value would give. Slow, and rare. */
+  int careful = visit.masked && !block->finite;
+  if (careful) clean_values(run, &visit);
+  if (run->units.changed || run->w->drop_threshold)
+    attend_changed(run, &step, visit.base, first);
   else
-    kernels->accumulate(arena->s, arena->v, offset, keys, plan->columns, arena->o + base * plan->columns, rescale ? alpha : NULL);
+    kernels->attend(&step);
+  if (careful) {
+    load_block(run, block);
+    add_unclean_values(run, &visit);
+  }
 }
 
 static void finish_panel(const glint_cpu_run *run, int64_t panel) {
@@ -225,7 +261,7 @@ void glint_cpu_panel_item(const glint_cpu_run *run) {
     key_block block = {first, first + kernels->block_k < all.end ? first + kernels->block_k : all.end, 1};
     if (all.first > first) block.first = first + round_down(all.first - first, kernels->step_k);
     load_block(run, &block);
-    for (int64_t n = 0; n < panels; n++) visit(run, n, &range[n], &block);
+    for (int64_t n = 0; n < panels; n++) visit_panel(run, n, &range[n], &block);
   }
   for (int64_t n = 0; n < panels; n++) finish_panel(run, n);
 }

@@ -5,7 +5,7 @@
  *   MR, NV   register block: MR keys (or columns of V) x NV vectors of query rows
  *   BF16     1: words are pairs of bfloat16, and PAIR(a, b) makes a vector of pairs (a low) from two vectors of floats
  *   DOT(a, b, c)  c + a . b on vectors of words
- *   OWN_PRODUCTS  defined: the includer brings pack_v, scores, accumulate and element itself (AMX)
+ *   OWN_PRODUCTS  defined: the includer brings pack_v, scores, accumulate, attend and element itself (AMX)
  * Undefines none of them: the includer ends with its table. */
 #if !defined SUFFIX || !defined VEC || !defined TARGET || !defined MR || !defined NV || !defined BF16
 #error "panel_template.h: SUFFIX, VEC, TARGET, MR, NV and BF16 must be defined"
@@ -324,3 +324,13 @@ static TARGET int FN(softmax)(float *s, int keys, float unit, float *m, float *l
   for (int n = 0; n < NV; n++) V(store)(l + n * VL, V(fma)(V(load)(l + n * VL), V(load)(alpha + n * VL), sum[n]));
   return !same;
 }
+
+#ifndef OWN_PRODUCTS
+static TARGET void FN(attend)(const glint_cpu_step *a) {
+  float alpha[NR];
+  FN(scores)(a->q, a->k + (ptrdiff_t)a->first * a->units_d, a->units_d, a->keys, a->s);
+  if (a->low) FN(mask)(a->s, a->first, a->keys, a->low, a->high);
+  int rescale = FN(softmax)(a->s, a->keys, a->unit, a->m, a->l, alpha);
+  FN(accumulate)(a->s, a->v, a->first, a->keys, a->columns, a->o, rescale ? alpha : NULL);
+}
+#endif

@@ -41,7 +41,8 @@ static int64_t rows_per_item(const glint_cpu_settings *settings, const glint_cpu
   int64_t panel = plan->kernels->panel, panel_bytes = panel * (plan->units_d + plan->columns) * (int64_t)sizeof(float);
   int64_t panels = larger(1, smaller(GLINT_CPU_PANELS_MAX, settings->machine->l2_bytes / 2 / panel_bytes));
   int64_t all = ceil_div(w->seqlen_q * plan->group, panel), heads = w->batch * w->heads_kv;
-  int64_t wanted = larger(1, 4 * (int64_t)plan->threads / larger(1, heads));
+  /* uneven items (causal) even out when there are four for every thread */
+  int64_t wanted = plan->threads == 1 ? 1 : ceil_div((w->window_right >= 0 ? 4 : 2) * (int64_t)plan->threads, larger(1, heads));
   int64_t blocks = larger(ceil_div(all, panels), smaller(wanted, all));
   return larger(1, ceil_div(all, larger(1, blocks))) * panel;
 }

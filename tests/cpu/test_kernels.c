@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 /* ROWS is a multiple of every panel; lengths are odd on purpose. */
-enum { ROWS = 96, KEYS = 61, PADDED = 64, DIM = 37, DIM_V = 45, WIDE = 512 };
+enum { ROWS = 192, KEYS = 61, PADDED = 64, DIM = 37, DIM_V = 45, WIDE = 512 };
 
 static uint64_t seed;
 
