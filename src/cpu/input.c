@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { HEAD_DIM_MAX = 512 };
+enum { HEAD_DIM_MAX = 512, QUERIES_AHEAD = 8 };
 
 glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16) {
   int changed = w->softcap > 0 || w->bias.data || w->alibi_slopes.data;
@@ -47,6 +47,9 @@ void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, floa
     factor *= fp8_scale(&w->descale_q, w->descale_rows_q, run->item.b, scale_head, i);
   }
   const char *src = (const char *)w->q.data + (size_t)at * glint_dtype_size(w->q.dtype);
+  if (i + QUERIES_AHEAD < s->used_q)
+    for (int64_t c = 0; c < w->head_dim * (int64_t)glint_dtype_size(w->q.dtype); c += 64)
+      __builtin_prefetch(src + QUERIES_AHEAD * w->q.stride[1] * (int64_t)glint_dtype_size(w->q.dtype) + c);
   run->plan->kernels->to_float(dst, src, w->q.dtype, w->head_dim, factor);
   if (!w->rotary_dim) return;
   /* rows stand at positions of their own only where a mask tells them apart (as flash_attn_with_kvcache defines it) */

@@ -55,6 +55,7 @@ static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int c
     for (int pair = 0; pair < AMX_TILE; pair++) {
       float *to = scratch + (ptrdiff_t)pair * columns;
       int key = j + 2 * pair;
+      for (int n = key + FN(AHEAD); n < key + FN(AHEAD) + 2 && n < count; n++) FN(ask_row)(rows[n], head_dim_v * 2);
       if (key < count)
         FN(interleave)(rows[key], key + 1 < count ? rows[key + 1] : NULL, head_dim_v, columns, to);
       else
@@ -223,18 +224,15 @@ static TARGET void FN(attend)(const glint_cpu_step *a) {
     FN(mask_chunk)(a, a->first + c * AMX_KEYS, s);
     if (FN(raise_maximum)(s, a->unit, a->m, a->l, alpha, &state)) {
       /* what P holds so far belongs to the old maximum */
-      if (c > done)
-        FN(accumulate)
-        (p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (c - done) * AMX_KEYS, a->columns, a->o, NULL);
+      if (c > done) FN(accumulate)
+      (p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (c - done) * AMX_KEYS, a->columns, a->o, NULL);
       FN(rescale)(a->columns, a->o, alpha);
       done = c;
     }
     stored_before_tiles();
-    if (c + 2 < chunks)
-      FN(scores_and_exponentials)
-      (a->q, k + (ptrdiff_t)(c + 2) * AMX_KEYS * a->units_d, a->units_d, ring + (c + 2) % 3 * AMX_CHUNK, s, pc, unit, &state);
-    else
-      FN(exponentiate)(s, pc, 0, AMX_TILE, unit, &state);
+    if (c + 2 < chunks) FN(scores_and_exponentials)
+    (a->q, k + (ptrdiff_t)(c + 2) * AMX_KEYS * a->units_d, a->units_d, ring + (c + 2) % 3 * AMX_CHUNK, s, pc, unit, &state);
+    else FN(exponentiate)(s, pc, 0, AMX_TILE, unit, &state);
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) V(store)(a->l + n * VL, V(add)(V(load)(a->l + n * VL), state.sum[n]));
   }

@@ -90,13 +90,19 @@ static TARGET int FN(finite)(const float *row, int n) {
   return V(all_equal)(sum, zero);
 }
 
+/* Asks for a row that is packed soon: the first block of an item was not asked for before. */
+static inline void FN(ask_row)(const void *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)row + i);
+}
+enum { GLINT_CAT(AHEAD, SUFFIX) = 8 };
+
 static TARGET void FN(pack_k)(const void *const *rows, const float *scales, int count, int padded, glint_dtype dtype, int head_dim,
                               int units_d, float *k) {
   for (int j = 0; j < count; j++) {
     float *to = k + (ptrdiff_t)j * units_d;
+    if (j + FN(AHEAD) < count) FN(ask_row)(rows[j + FN(AHEAD)], head_dim * (int64_t)glint_dtype_size(dtype));
 #if BF16
     (void)scales;
-    (void)dtype;
     memcpy(to, rows[j], (size_t)head_dim * 2);
     memset((char *)to + head_dim * 2, 0, (size_t)units_d * 4 - (size_t)head_dim * 2);
 #else
@@ -129,6 +135,7 @@ static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int c
   (void)dtype;
   for (int j = 0; j < padded; j += 2) {
     float *to = v + (ptrdiff_t)(j / 2) * columns;
+    for (int n = j + FN(AHEAD); n < j + FN(AHEAD) + 2 && n < count; n++) FN(ask_row)(rows[n], head_dim_v * 2);
     if (j < count) {
       FN(interleave)(rows[j], j + 1 < count ? rows[j + 1] : NULL, head_dim_v, columns, to);
       finite &= FN(finite)(to, columns);
@@ -138,6 +145,7 @@ static TARGET int FN(pack_v)(const void *const *rows, const float *scales, int c
 #else
   for (int j = 0; j < count; j++) {
     float *to = v + (ptrdiff_t)j * columns;
+    if (j + FN(AHEAD) < count) FN(ask_row)(rows[j + FN(AHEAD)], head_dim_v * (int64_t)glint_dtype_size(dtype));
     FN(to_float)(to, rows[j], dtype, head_dim_v, scales ? scales[j] : 1.0f);
     for (int c = head_dim_v; c < columns; c++) to[c] = 0;
     finite &= FN(finite)(to, columns);
