@@ -141,53 +141,24 @@ static TARGET void FN(accumulate)(const float *p, const float *v, int first, int
     }
 }
 
-/* ---- the whole step, pipelined: while the tile unit multiplies 32 keys, the vector unit exponentiates the 32 before the last ---- */
+/* ---- the whole step, in chunks of keys whose scores stay in L1. Tile and vector work come in turns: on the machines measured, vector
+ * arithmetic runs at half its rate while tile instructions are in flight, so that overlapping them gains nothing ---- */
 
-enum { AMX_CHUNK = AMX_KEYS * NR }; /* floats of 32 keys' scores */
+enum { AMX_CHUNK = 32 }; /* keys */
 
-/* Softmax state of the chunk that is being exponentiated. */
+/* Softmax state of a chunk. */
 typedef struct FN(chunk_state) {
   vec base[NV], sum[NV];
 } FN(chunk_state);
 
-/* P of key pairs from..to of a chunk. */
-static TARGET inline __attribute__((always_inline)) void FN(exponentiate)(const float *s, float *p, int from, int to, vec unit,
-                                                                          FN(chunk_state) * state) {
-  for (int pair = from; pair < to; pair++)
-#pragma GCC unroll 4
-    for (int n = 0; n < NV; n++) {
-      const float *at = s + (ptrdiff_t)pair * 2 * NR + n * VL;
-      vec a = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at), state->base[n]), unit));
-      vec b = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at + NR), state->base[n]), unit));
-      state->sum[n] = V(add)(state->sum[n], V(add)(a, b));
-      V(store)(p + (ptrdiff_t)pair * NR + n * VL, PAIR(a, b));
-    }
-}
-
-/* S of one chunk (q, k, s_next) between the exponentials of another (s, p). */
-static TARGET void FN(scores_and_exponentials)(const float *q, const float *k, int units_d, float *s_next, const float *s, float *p,
-                                               vec unit, FN(chunk_state) * state) {
-  FN(chunk_state) local = *state;
-  int steps = 2 * units_d / AMX_TILE, step = 0;
-  for (int half = 0; half < NR; half += 2 * AMX_TILE) {
-    FN(zero_tiles)();
-    for (int u = 0; u < units_d; u += AMX_TILE, step++) {
-      FN(score_step)(q + (ptrdiff_t)u * NR + half, k + u, units_d);
-      FN(exponentiate)(s, p, step * AMX_TILE / steps, (step + 1) * AMX_TILE / steps, unit, &local);
-    }
-    FN(store_tiles)(s_next + half);
-  }
-  *state = local;
-}
-
 /* The maximum over a chunk joins m; alpha and l as in softmax. Returns 1 when something must be rescaled. */
-static TARGET int FN(raise_maximum)(const float *s, float unit, float *m, float *l, float *alpha, FN(chunk_state) * state) {
+static TARGET int FN(raise_maximum)(const float *s, int keys, float unit, float *m, float *l, float *alpha, FN(chunk_state) * state) {
   const vec minus_inf = V(set1)(-__builtin_inff()), one = V(set1)(1.0f);
   vec top[NV];
   int same = 1;
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) top[n] = minus_inf;
-  for (int j = 0; j < AMX_KEYS; j++)
+  for (int j = 0; j < keys; j++)
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) top[n] = V(max)(V(load)(s + (ptrdiff_t)j * NR + n * VL), top[n]);
 #pragma GCC unroll 4
@@ -207,36 +178,41 @@ static TARGET int FN(raise_maximum)(const float *s, float unit, float *m, float 
   return !same;
 }
 
-static TARGET void FN(mask_chunk)(const glint_cpu_step *a, int first, float *s) {
-  if (a->low && (first < a->all_low || first + AMX_KEYS > a->all_high)) FN(mask)(s, first, AMX_KEYS, a->low, a->high);
+/* P of a chunk; its row sums join l. */
+static TARGET void FN(exponentiate)(const float *s, int keys, float *p, float unit, float *l, FN(chunk_state) * state) {
+  vec factor = V(set1)(unit), base[NV], sum[NV];
+#pragma GCC unroll 4
+  for (int n = 0; n < NV; n++) base[n] = V(mul)(state->base[n], factor), sum[n] = V(set1)(0.0f);
+  for (int j = 0; j < keys; j += 2)
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) {
+      const float *at = s + (ptrdiff_t)j * NR + n * VL;
+      vec a = V(exp2_coarse)(V(fms)(V(load)(at), factor, base[n]));
+      vec b = V(exp2_coarse)(V(fms)(V(load)(at + NR), factor, base[n]));
+      sum[n] = V(add)(sum[n], V(add)(a, b));
+      V(store)(p + (ptrdiff_t)j / 2 * NR + n * VL, PAIR(a, b));
+    }
+#pragma GCC unroll 4
+  for (int n = 0; n < NV; n++) V(store)(l + n * VL, V(add)(V(load)(l + n * VL), sum[n]));
 }
 
 static TARGET void FN(attend)(const glint_cpu_step *a) {
-  int chunks = a->keys / AMX_KEYS, done = 0; /* chunks whose P is in O */
-  float *ring = a->s + (ptrdiff_t)a->block_k / 2 * NR, *p = a->s, alpha[NR];
-  const float *k = a->k + (ptrdiff_t)a->first * a->units_d;
-  vec unit = V(set1)(a->unit);
+  float *s = a->s + (ptrdiff_t)a->block_k / 2 * NR, *p = a->s, alpha[NR];
+  int done = 0; /* keys whose P is in O */
   FN(chunk_state) state;
-  for (int c = 0; c < 2 && c < chunks; c++)
-    FN(scores)(a->q, k + (ptrdiff_t)c * AMX_KEYS * a->units_d, a->units_d, AMX_KEYS, ring + c * AMX_CHUNK);
-  for (int c = 0; c < chunks; c++) {
-    float *s = ring + c % 3 * AMX_CHUNK, *pc = p + (ptrdiff_t)c * AMX_TILE * NR;
-    FN(mask_chunk)(a, a->first + c * AMX_KEYS, s);
-    if (FN(raise_maximum)(s, a->unit, a->m, a->l, alpha, &state)) {
+  for (int j = 0; j < a->keys; j += AMX_CHUNK) {
+    int keys = a->keys - j < AMX_CHUNK ? a->keys - j : AMX_CHUNK, first = a->first + j;
+    FN(scores)(a->q, a->k + (ptrdiff_t)first * a->units_d, a->units_d, keys, s);
+    if (a->low && (first < a->all_low || first + keys > a->all_high)) FN(mask)(s, first, keys, a->low, a->high);
+    if (FN(raise_maximum)(s, keys, a->unit, a->m, a->l, alpha, &state)) {
       /* what P holds so far belongs to the old maximum */
-      if (c > done) FN(accumulate)
-      (p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (c - done) * AMX_KEYS, a->columns, a->o, NULL);
+      if (j > done) FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, j - done, a->columns, a->o, NULL);
       FN(rescale)(a->columns, a->o, alpha);
-      done = c;
+      done = j;
     }
-    stored_before_tiles();
-    if (c + 2 < chunks) FN(scores_and_exponentials)
-    (a->q, k + (ptrdiff_t)(c + 2) * AMX_KEYS * a->units_d, a->units_d, ring + (c + 2) % 3 * AMX_CHUNK, s, pc, unit, &state);
-    else FN(exponentiate)(s, pc, 0, AMX_TILE, unit, &state);
-#pragma GCC unroll 4
-    for (int n = 0; n < NV; n++) V(store)(a->l + n * VL, V(add)(V(load)(a->l + n * VL), state.sum[n]));
+    FN(exponentiate)(s, keys, p + (ptrdiff_t)j / 2 * NR, a->unit, a->l, &state);
   }
-  FN(accumulate)(p + (ptrdiff_t)done * AMX_TILE * NR, a->v, a->first + done * AMX_KEYS, (chunks - done) * AMX_KEYS, a->columns, a->o, NULL);
+  FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, a->keys - done, a->columns, a->o, NULL);
 }
 
 const glint_cpu_kernels glint_cpu_amx_bf16 = {
