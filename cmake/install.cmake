@@ -6,7 +6,7 @@ install(TARGETS glint glint_static EXPORT glint-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/include/glint.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/include/glint.h ${PROJECT_SOURCE_DIR}/include/glint_layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 install(EXPORT glint-targets NAMESPACE glint:: DESTINATION ${package_dir})
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/glint-config.cmake.in ${PROJECT_BINARY_DIR}/glint-config.cmake
