@@ -29,6 +29,12 @@
 #define NO_UNROLL _Pragma("unroll 1")
 
 FN u32 tid(void) { return threadIdx.x; } // blocks are one-dimensional
+// The same, read once: ptxas, short of registers, would read tid() anew at each use, and that waits behind the memory instructions.
+FN u32 tid_in_register(void) {
+  u32 v;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(v));
+  return v;
+}
 FN u32 block_threads(void) { return blockDim.x; }
 FN u32 block_id_x(void) { return blockIdx.x; }
 FN u32 block_id_y(void) { return blockIdx.y; }
@@ -101,6 +107,11 @@ FN void gmem_load_16_stream(u32 r[4], const void *s) {
   uint4 v = __ldcs((const uint4 *)s);
   r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
 }
+// Through L2 alone: for what other blocks changed in L2 (atomics) since this multiprocessor may have read it.
+FN void gmem_load_16_l2(u32 r[4], const void *s) {
+  uint4 v = __ldcg((const uint4 *)s);
+  r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
+}
 FN void gmem_store_16(void *d, const u32 r[4]) { *(uint4 *)d = make_uint4(r[0], r[1], r[2], r[3]); }
 FN void gmem_store_8(void *d, const u32 r[2]) { *(uint2 *)d = make_uint2(r[0], r[1]); }
 FN void gmem_store_4(void *d, u32 v) { *(u32 *)d = v; }
@@ -127,6 +138,13 @@ FN u32 atomic_add_acq_rel_u32(u32 *d, u32 v) {
   asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(d), "r"(v) : "memory");
   return old;
 }
+// What the thread, and those it has synchronised with, wrote before is visible to whoever acquires the new value.
+FN u32 atomic_add_release_u32(u32 *d, u32 v) {
+  u32 old;
+  asm volatile("atom.release.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(d), "r"(v) : "memory");
+  return old;
+}
+FN void nanosleep(u32 ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
 FN void fence_gpu(void) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
 // ---- barriers. cta_sync is barrier 0 with all threads; n counts threads, a multiple of 32 -------------------------------------
@@ -233,6 +251,7 @@ FN void compute_before(float x) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p,
 #define NO_UNROLL
 
 #define tid() sim_tid()
+#define tid_in_register() sim_tid()
 #define block_threads() sim_block_threads()
 #define block_id_x() sim_block_id(0)
 #define block_id_y() sim_block_id(1)
@@ -267,6 +286,7 @@ FN void compute_before(float x) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p,
 #define gmem_load_2_nc(s) sim_gmem_load_u16(SIM_HERE("ld.global.nc.u16"), s)
 #define gmem_load_f32_nc(s) sim_f32(sim_gmem_load_u32(SIM_HERE("ld.global.nc.f32"), s))
 #define gmem_load_16_stream(r, s) sim_gmem_load(SIM_HERE("ld.global.cs.v4"), r, s, 16)
+#define gmem_load_16_l2(r, s) sim_gmem_load(SIM_HERE("ld.global.cg.v4"), r, s, 16)
 #define gmem_store_16(d, r) sim_gmem_store(SIM_HERE("st.global.v4"), d, r, 16)
 #define gmem_store_8(d, r) sim_gmem_store(SIM_HERE("st.global.v2"), d, r, 8)
 #define gmem_store_4(d, v) sim_gmem_store_u32(SIM_HERE("st.global.u32"), d, v)
@@ -283,6 +303,8 @@ FN void compute_before(float x) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p,
 #define gmem_load_acquire_u32(s) sim_gmem_load_acquire(SIM_HERE("ld.acquire.gpu.u32"), s)
 #define gmem_store_release_u32(d, v) sim_gmem_store_release(SIM_HERE("st.release.gpu.u32"), d, v)
 #define atomic_add_acq_rel_u32(d, v) sim_atomic_u32(SIM_HERE("atom.acq_rel.gpu.add.u32"), SIM_ATOMIC_ADD_ACQ_REL, d, v, 0)
+#define atomic_add_release_u32(d, v) sim_atomic_u32(SIM_HERE("atom.release.gpu.add.u32"), SIM_ATOMIC_ADD_ACQ_REL, d, v, 0)
+#define nanosleep(ns) ((void)(ns))
 #define fence_gpu() sim_fence_gpu()
 
 #define cta_sync() sim_bar_sync(SIM_HERE("bar.sync 0"), 0, sim_block_threads())

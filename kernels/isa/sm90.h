@@ -192,13 +192,13 @@ FN void stmatrix_x2_trans(u32 a, const u32 r[2]) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " WGMMA_P_##n##_2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n shape             \
                ".f32." type "." type " " WGMMA_D_##n ", " WGMMA_P_##n##_0 ", " WGMMA_P_##n##_1 ", p, 1, 1" tail ";\n}"             \
                : WGMMA_OUT_##n(d)                                                                                                 \
-               : "l"(desc_a), "l"(desc_b), "r"(accumulate))
+               : "l"(desc_a), "l"(desc_b), "r"((int)(accumulate)))
 #define ISA_WGMMA_RS_(n, shape, type, tail, d, a, desc_b, accumulate)                                                             \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " WGMMA_P_##n##_5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n shape             \
                ".f32." type "." type " " WGMMA_D_##n ", {" WGMMA_P_##n##_0 "," WGMMA_P_##n##_1 "," WGMMA_P_##n##_2                  \
                "," WGMMA_P_##n##_3 "}, " WGMMA_P_##n##_4 ", p, 1, 1" tail ";\n}"                                                  \
                : WGMMA_OUT_##n(d)                                                                                                 \
-               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(desc_b), "r"(accumulate))
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "l"(desc_b), "r"((int)(accumulate)))
 #define ISA_WGMMA_SS(n, shape, type, tail, d, desc_a, desc_b, accumulate)                                                         \
   ISA_WGMMA_SS_(n, shape, type, tail, d, desc_a, desc_b, accumulate)
 #define ISA_WGMMA_RS(n, shape, type, tail, d, a, desc_b, accumulate) ISA_WGMMA_RS_(n, shape, type, tail, d, a, desc_b, accumulate)

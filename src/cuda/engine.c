@@ -1,4 +1,5 @@
 /* The cuda engine: the table of functions that src/api calls. */
+#include "cuda/backward.h"
 #include "cuda/family.h"
 #include "cuda/launch.h"
 #include "cuda/path.h"
@@ -74,6 +75,7 @@ glint_status glint_cuda_engine_plan(void *state, const glint_work *work, glint_p
   glint_cuda *cuda = state;
   glint_choice choice = {&cuda->machine[glint_cuda_device_of(cuda, work->q.data)], glint_variants, cuda->arch, cuda->kernel};
   int variant;
+  if (work->pass == GLINT_PASS_BACKWARD) return glint_backward_plan(&choice, work, info, error);
   return glint_cuda_plan(&choice, work, &variant, info, error);
 }
 

@@ -1,5 +1,6 @@
 /* One launch: parameters, attributes, grid. */
 #include "cuda/launch.h"
+#include "cuda/backward.h"
 #include "cuda/family.h"
 #include "cuda/plan.h"
 #include "cuda/ranges.h"
@@ -34,13 +35,13 @@ static glint_status run_inside(glint_cuda *cuda, const glint_scope *scope, int i
   CUstream stream = w->stream;
   CUkernel kernel;
   glint_forward_params params;
-  if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
   glint_status status = glint_cuda_kernel(cuda, index, &kernel, error);
   if (status != GLINT_OK) return status;
   glint_forward_fill(v, w, cuda->machine[scope->device].l2_bytes, &params);
   if (!workspace && plan->workspace_bytes) status = glint_cuda_workspace(cuda, scope, stream, plan->workspace_bytes, &workspace, error);
   if (status == GLINT_OK && v->persistent) status = glint_cuda_counter(cuda, scope, stream, &params.tile_counter, error);
   if (status == GLINT_OK && family->prepare) status = family->prepare(&cuda->driver, v, w, workspace, &params, error);
+  if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
   if (status == GLINT_OK) status = launch(cuda, v, kernel, stream, plan->grid, &params, error);
   return status;
 }
@@ -52,7 +53,10 @@ glint_status glint_cuda_run(glint_cuda *cuda, const glint_work *w, const glint_p
   if (plan->grid == 0) return GLINT_OK;
   glint_status status = glint_cuda_enter(cuda, w->q.data, &scope, error);
   if (status != GLINT_OK) return status;
-  status = run_inside(cuda, &scope, index, w, plan, workspace, error);
+  if (w->pass == GLINT_PASS_BACKWARD)
+    status = glint_backward_run(cuda, &scope, w, plan, workspace, error);
+  else
+    status = run_inside(cuda, &scope, index, w, plan, workspace, error);
   glint_cuda_leave(cuda, &scope);
   return status;
 }

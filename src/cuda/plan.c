@@ -1,5 +1,6 @@
 /* Choice of the kernel. The rule is one sentence: the first line of kernels/variants.txt that can do it on this GPU. */
 #include "cuda/plan.h"
+#include "cuda/backward.h"
 #include "cuda/family.h"
 
 #include <inttypes.h>
@@ -123,7 +124,7 @@ static int runs_on(const glint_variant *v, const glint_machine *m) {
 }
 
 static int is_allowed(const glint_choice *c, const glint_variant *v) {
-  return (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
+  return !glint_is_backward(v) && (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
 }
 
 static int has_dims(const glint_variant *v, const glint_work *w) {
@@ -196,7 +197,6 @@ static glint_status refuse(const glint_choice *c, const glint_work *w, uint32_t 
 
 /* What no kernel of any row does, and sizes that the launch parameters cannot hold. */
 static glint_status refuse_always(const glint_work *w, glint_error *error) {
-  if (w->pass != GLINT_PASS_FORWARD) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "glint_backward: no GPU kernel does it");
   if (w->seqlen_new) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "k_new: no GPU kernel appends to a cache");
   if (w->rotary_dim) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "rotary_cos: no GPU kernel rotates");
   if (w->flags & GLINT_FP32_ACCUMULATE) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "flags: no GPU kernel has GLINT_FP32_ACCUMULATE");

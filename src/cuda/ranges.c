@@ -31,7 +31,12 @@ void glint_simulator_ranges(const glint_sim_interface *simulator, const glint_wo
                  {"page_table", &w->page_table},
                  {"descale_q", &w->descale_q},
                  {"descale_k", &w->descale_k},
-                 {"descale_v", &w->descale_v}};
+                 {"descale_v", &w->descale_v},
+                 {"d_o", &w->d_o},
+                 {"d_lse", &w->d_lse},
+                 {"dq", &w->dq},
+                 {"dk", &w->dk},
+                 {"dv", &w->dv}};
   enum { TENSORS = sizeof tensors / sizeof tensors[0] };
   glint_sim_range ranges[TENSORS + 1];
   for (int i = 0; i < TENSORS; i++) ranges[i] = (glint_sim_range){tensors[i].name, tensors[i].view->data, span(tensors[i].view)};

@@ -1,0 +1,104 @@
+// Before the backward pass: delta = rowsum(o * d_o) - d_lse (FlashAttention-2, algorithm 2; d_lse because lse's own gradient enters dS the
+// same way), lse in base 2, and the main kernel's accumulators set to zero. Bound by memory: each row of o and d_o is read once, in order.
+//
+// HEAD_DIM / 8 lanes share a row, 16 bytes each. Rows are numbered (batch, row, head), the head fastest, as they usually lie in memory.
+#include "backward_params.h"
+#include "isa/common.h"
+
+#if DTYPE == DTYPE_BF16
+#define UNPACK_LO unpack_bf16_lo
+#define UNPACK_HI unpack_bf16_hi
+#else
+#define UNPACK_LO unpack_f16_lo
+#define UNPACK_HI unpack_f16_hi
+#endif
+
+#define LANES (HEAD_DIM / 8)         // of a row
+#define ROWS_A_STEP (THREADS / LANES)
+#define STEPS 4                      // rows in flight a thread: their loads are issued before the first is used
+#define LOG2E 1.44269504f
+
+typedef struct row_place {
+  i32 batch, head, row; // row of the sequence
+  i32 exists;
+  i64 at_o, at_do;      // element offsets of the row in o and d_o
+} row_place;
+
+FN row_place place_of(const glint_backward_params *p, i64 index) {
+  row_place r;
+  i64 rows = index / p->heads_q;
+  r.head = (i32)(index % p->heads_q);
+  r.batch = (i32)(rows / p->rows_padded);
+  r.row = (i32)(rows % p->rows_padded);
+  i32 first = 0, len = p->seqlen_q, batch = r.batch;
+  if (r.batch < p->batch) {
+    if (p->cu_seqlens_q) {
+      first = (i32)gmem_load_4_nc(p->cu_seqlens_q + r.batch);
+      len = (i32)gmem_load_4_nc(p->cu_seqlens_q + r.batch + 1) - first;
+      batch = 0;
+    }
+    if (p->seqused_q) {
+      i32 used = (i32)gmem_load_4_nc(p->seqused_q + r.batch);
+      len = used < len ? used : len;
+    }
+  }
+  r.exists = r.batch < p->batch && r.row < len;
+  r.at_o = batch * p->o_stride.batch + (i64)(first + r.row) * p->o_stride.row + r.head * p->o_stride.head;
+  r.at_do = batch * p->do_stride.batch + (i64)(first + r.row) * p->do_stride.row + r.head * p->do_stride.head;
+  return r;
+}
+
+FN float dot_of_pairs(const u32 *a, const u32 *b) {
+  float sum = 0.f;
+  UNROLL
+  for (u32 i = 0; i < 4; i++) sum = fma_f32(UNPACK_LO(a[i]), UNPACK_LO(b[i]), fma_f32(UNPACK_HI(a[i]), UNPACK_HI(b[i]), sum));
+  return sum;
+}
+
+FN void store_row(const glint_backward_params *p, const row_place *r, float sum) {
+  float lse2 = INFINITY, delta = 0.f;
+  if (r->exists) {
+    i32 first = p->cu_seqlens_q ? (i32)gmem_load_4_nc(p->cu_seqlens_q + r->batch) : 0;
+    i64 batch = p->cu_seqlens_q ? 0 : r->batch;
+    float lse = gmem_load_f32(p->lse + batch * p->lse_batch_stride + r->head * p->lse_head_stride + first + r->row);
+    if (lse != -INFINITY) { // a row that sees nothing has no probabilities; NaN stays NaN
+      lse2 = lse * LOG2E;
+      delta = sum;
+      if (p->d_lse) delta -= gmem_load_f32(p->d_lse + batch * p->d_lse_batch_stride + r->head * p->d_lse_head_stride + first + r->row);
+    }
+  }
+  i64 at = ((i64)r->batch * p->heads_q + r->head) * p->rows_padded + r->row;
+  gmem_store_f32(p->lse2 + at, lse2);
+  gmem_store_f32(p->delta + at, delta);
+}
+
+FN void clear_accumulators(const glint_backward_params *p) {
+  const u32 zero[4] = {0, 0, 0, 0};
+  unsigned char *base = (unsigned char *)p->dq_accum;
+  i64 step = (i64)grid_size_x() * THREADS * 16;
+  for (i64 at = ((i64)block_id_x() * THREADS + tid()) * 16; at < p->clear_bytes; at += step) gmem_store_16(base + at, zero);
+}
+
+KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_backward_params) {
+  u32 o[STEPS][4], d_o[STEPS][4], lane = tid() % LANES;
+  row_place r[STEPS];
+  i64 first = (i64)block_id_x() * (ROWS_A_STEP * STEPS) + tid() / LANES;
+  UNROLL
+  for (u32 i = 0; i < STEPS; i++) {
+    r[i] = place_of(&p, first + i * ROWS_A_STEP);
+    UNROLL
+    for (u32 j = 0; j < 4; j++) o[i][j] = d_o[i][j] = 0;
+    if (r[i].exists && (i32)lane * 8 < p.head_dim_v) {
+      gmem_load_16_stream(o[i], (const u16 *)p.o + r[i].at_o + lane * 8);
+      gmem_load_16_stream(d_o[i], (const u16 *)p.d_o + r[i].at_do + lane * 8);
+    }
+  }
+  clear_accumulators(&p);
+  UNROLL
+  for (u32 i = 0; i < STEPS; i++) {
+    float sum = dot_of_pairs(o[i], d_o[i]);
+    UNROLL
+    for (u32 k = 1; k < LANES; k *= 2) sum += shfl_xor_f32(sum, k);
+    if (lane == 0 && r[i].batch < p.batch) store_row(&p, &r[i], sum);
+  }
+}
