@@ -74,7 +74,8 @@ GLINT_VEC_PORTABLE vec_int_portable floor_portable(vec_portable x) {
 }
 GLINT_VEC_PORTABLE vec_portable fraction_portable(vec_portable x) { return x - __builtin_convertvector(floor_portable(x), vec_portable); }
 GLINT_VEC_PORTABLE vec_portable scale_pow2_portable(vec_portable p, vec_portable x) {
-  vec_int_portable bits = (vec_int_portable)p + floor_portable(x) * (1 << 23);
+  /* unsigned: where x is below the range, p is anything and the sum, which is not used, may wrap */
+  vec_word_portable bits = (vec_word_portable)p + (vec_word_portable)floor_portable(x) * (1u << 23);
   vec_portable scaled = blend_portable((vec_int_portable)(x == x), (vec_portable)bits, x);
   return blend_portable((vec_int_portable)(x < set1_portable(-126.0f)), set1_portable(0.0f), scaled);
 }
