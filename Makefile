@@ -8,14 +8,14 @@ CMAKE_FLAGS ?=
 
 all: setup
 	cmake -S . -B $(BUILD) -DGLINT_BUILD_TESTS=OFF $(CMAKE_FLAGS)
-	cmake --build $(BUILD) --parallel $(JOBS)
+	MAKEFLAGS= cmake --build $(BUILD) --parallel $(JOBS)
 
 demo: all
 	bash examples/demo.sh $(BUILD)/glint
 
 test: setup-tests
 	cmake -S . -B $(BUILD) -DGLINT_BUILD_TESTS=ON $(CMAKE_FLAGS)
-	cmake --build $(BUILD) --parallel $(JOBS)
+	MAKEFLAGS= cmake --build $(BUILD) --parallel $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
 
 install: all

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Shows that the tests notice: breaks a copy of the sources in one place at a time, builds it, runs the suite, and reports which tests fail.
+# A mutation that survives ends the script with status 1; so does one whose text is no longer in the sources.
+# usage: tests/mutation.sh [REPORT.md]     (about a minute for each mutation)
+set -euo pipefail
+source=$(cd "$(dirname "$0")/.." && pwd)
+report=${1:-/dev/stdout}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+survivors=0
+rows=()
+
+cp -r "$source"/{CMakeLists.txt,include,src,testkit,tests,tools,examples,README.md} "$work/"
+for folder in kernels sim bench cmake; do
+  if [ -d "$source/$folder" ]; then cp -r "$source/$folder" "$work/"; fi
+done
+cmake -S "$work" -B "$work/build" -DGLINT_CUDA=OFF -DGLINT_BUILD_SIM=OFF -DGLINT_WERROR=OFF >/dev/null
+cmake --build "$work/build" --parallel "$(nproc)" >/dev/null
+# the quick tests; all of them where those notice nothing
+run_tests() {
+  ctest --test-dir "$work/build" --timeout 600 -L quick >"$work/log" 2>&1 && ctest --test-dir "$work/build" --timeout 600 -LE quick >"$work/log" 2>&1
+}
+run_tests || {
+  cat "$work/log"
+  echo "mutation: the suite fails before any mutation" >&2
+  exit 1
+}
+
+# mutate WHAT FILE BEFORE AFTER: replaces the first BEFORE in FILE by AFTER
+mutate() {
+  local what=$1 file=$2 failed
+  cp "$work/$file" "$work/original"
+  if ! BEFORE=$3 AFTER=$4 perl -0pi -e 'BEGIN { $n = 0 } $n += s/\Q$ENV{BEFORE}\E/$ENV{AFTER}/; END { exit 1 unless $n }' "$work/$file"; then
+    echo "mutation: $file has no '$3'" >&2
+    exit 1
+  fi
+  if ! cmake --build "$work/build" --parallel "$(nproc)" >"$work/log" 2>&1; then
+    tail -20 "$work/log" >&2
+    echo "mutation: $what does not compile" >&2
+    exit 1
+  fi
+  run_tests || true
+  failed=$(awk '/\(Failed\)|\(Timeout\)|\(SEGFAULT\)|Exception/ && /^[[:space:]]+[0-9]+ - / { print $3 }' "$work/log" | sort -u | paste -sd ' ')
+  rows+=("| $what | \`$file\` | ${failed:-**none: it survives**} |")
+  echo "mutation: $what: ${failed:-SURVIVES}" >&2
+  [ -n "$failed" ] || survivors=$((survivors + 1))
+  cp "$work/original" "$work/$file"
+}
+
+mutate 'causal and window aligned to the top left' src/api/work.c 'i + s->len_k - s->used_q' 'i'
+mutate 'left window bound one further in' src/api/work.c '*first = position - w->window_left' '*first = position - w->window_left + 1'
+mutate 'right window bound one further in' src/api/work.c 'position + w->window_right + 1' 'position + w->window_right'
+mutate 'output not rescaled in the online softmax' src/cpu/panel.c 'arena->o + base * plan->columns, rescale ? alpha : NULL' 'arena->o + base * plan->columns, rescale ? NULL : NULL'
+mutate 'sum not rescaled in the online softmax, few rows' src/cpu/rows_template.h 'l[r] * alpha[r] + total' 'l[r] + total'
+mutate 'splits over keys merged without weights' src/cpu/output.c 'sum[c] += weight * from[c]' 'sum[c] += from[c]'
+mutate 'sink left out of the sum' src/cpu/output.c 'sum * factor + exp2(sink - top)' 'sum * factor'
+mutate 'query heads of a group taken in the wrong order' src/cpu/forward.h '% run->plan->group;' '% run->plan->group * 0;'
+mutate 'masked NaN in v multiplied by zero' src/cpu/panel.c 'if (masked && !block->finite)' 'if (masked && keys < 0)'
+mutate 'rows of unused queries not cleared' src/cpu/output.c 'i = s->used_q; i < s->len_q' 'i = s->len_q; i < s->len_q'
+mutate 'decreasing cu_seqlens accepted' src/api/check_lengths.c 'value[b] < value[b - 1]' 'value[b] < -value[b - 1]'
+mutate 'window below -1 accepted' src/api/check_scores.c 'p->window_left < -1' 'p->window_left < -2'
+mutate 'Fortran order of .npy ignored' tools/io/npy.c 'h->fortran ? row_major_of(h, i) : i' 'h->fortran ? i : i'
+mutate 'overlapping safetensors accepted' tools/io/safetensors.c 'sorted[i]->begin != at' 'sorted[i]->begin > at'
+
+{
+  echo "| mutation | in | tests that fail |"
+  echo "|---|---|---|"
+  printf '%s\n' "${rows[@]}"
+} >"$report"
+[ "$survivors" -eq 0 ]
