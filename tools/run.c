@@ -19,10 +19,11 @@ typedef struct arguments {
   const char *file, *npy[3], *output, *lse, *only;
   glint_dtype dtype;
   int check;
+  double seconds;
   report_format format;
 } arguments;
 
-enum { KEY_Q = OPTION_VERB_KEYS, KEY_K, KEY_V, KEY_LSE, KEY_DTYPE, KEY_CHECK, KEY_JSON, KEY_CSV };
+enum { KEY_Q = OPTION_VERB_KEYS, KEY_K, KEY_V, KEY_LSE, KEY_DTYPE, KEY_CHECK, KEY_SECONDS, KEY_JSON, KEY_CSV };
 
 static const struct argp_option option_list[] = {
     {"q", KEY_Q, "Q.npy", 0, "queries [batch, seqlen_q, heads, head_dim], instead of FILE", 0},
@@ -35,6 +36,7 @@ static const struct argp_option option_list[] = {
      "convert q, k, v to f32, bf16, f16, e4m3 or e5m2 (default: as stored); f64 with the oracle: o in float64", 0},
     {"check", KEY_CHECK, NULL, 0,
      "compare with the oracle, and with the file's NAME.o unless options change the problem; exit with 1 when an error is too large", 0},
+    {"seconds", KEY_SECONDS, "X", 0, "repeat each problem for so long and take the median time; 0: one call (default 0.1)", 0},
     {"json", KEY_JSON, NULL, 0, "results as JSON", 0},
     {"csv", KEY_CSV, NULL, 0, "results as CSV", 0},
     {0},
@@ -58,6 +60,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case 'n': a->only = text; return 0;
   case KEY_DTYPE: a->dtype = option_dtype(state, text); return 0;
   case KEY_CHECK: a->check = 1; return 0;
+  case KEY_SECONDS: a->seconds = option_number(state, "seconds", text); return 0;
   case KEY_JSON: a->format = REPORT_JSON; return 0;
   case KEY_CSV: a->format = REPORT_CSV; return 0;
   case ARGP_KEY_ARG:
@@ -147,11 +150,15 @@ static void report_shape(report *r, const loaded_problem *p) {
   report_number(r, "head_dim_v", (double)v[3]);
 }
 
+/* Above this, tensors come from memory and not from a cache. Measuring that takes a large buffer, so smaller problems go without. */
+enum { FROM_MEMORY = 1 << 28 };
+
 /* The plan's roofline, or for the CPU engine, whose plan does not know the machine's ceilings, one from measured ceilings; 0: unknown. */
 static double roofline(const glint_plan_info *plan) {
   if (plan->roofline_seconds > 0) return plan->roofline_seconds;
-  double compute = ceilings_compute(plan->kernel, plan->threads, 1);
-  return compute > 0 ? fmax(plan->flops / compute, plan->bytes / ceilings_read(plan->threads, 1)) : 0;
+  double rate = ceilings_compute(plan->kernel, plan->threads, 1);
+  double seconds = rate > 0 ? plan->flops / rate : 0;
+  return rate > 0 && plan->bytes > FROM_MEMORY ? fmax(seconds, plan->bytes / ceilings_read(plan->threads, 1)) : seconds;
 }
 
 static void report_speed(report *r, const glint_plan_info *plan, double seconds) {
@@ -226,7 +233,7 @@ static glint_status compute(session *s, loaded_problem *p, glint_error *error) {
   status = glint_plan(s->context, GLINT_PASS_FORWARD, &placed.api, NULL, &plan);
   if (status != GLINT_OK) glint_fail(error, status, "%s", glint_last_error(s->context));
   forward_call call = {s, &placed.api, error};
-  if (status == GLINT_OK) status = timing_measure(forward, &call, 0.1, 0, &seconds);
+  if (status == GLINT_OK) status = timing_measure(forward, &call, s->a->seconds, 0, &seconds);
   if (status == GLINT_OK) status = memory_fetch(&placed, &p->api, error);
   memory_release(&placed);
   if (status == GLINT_OK) report_speed(&s->r, &plan, seconds);
@@ -331,7 +338,7 @@ static int finish(session *s) {
 }
 
 static int run(int argc, char **argv) {
-  arguments a = {.options = {.struct_size = sizeof a.options}};
+  arguments a = {.options = {.struct_size = sizeof a.options}, .seconds = 0.1};
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   session s = {.a = &a};
   problem_source source = {0};

@@ -48,19 +48,19 @@ expect "many problems into one npy" 1 "there are 18 problems" "$glint" run "$dat
 expect "unwritable" 1 "No such file or directory" "$glint" run "$data" -o /nonexistent/o.safetensors
 
 # ---- results ----
-expect "real tensors" 0 "18 problems, .*all within tolerance" "$glint" run --check --dtype f32 "$data"
-expect "real tensors in bfloat16" 0 "18 problems, .*all within tolerance" "$glint" run --check --dtype bf16 --causal "$data"
+expect "real tensors" 0 "18 problems, .*all within tolerance" "$glint" run --seconds 0 --check --dtype f32 "$data"
+expect "real tensors in bfloat16" 0 "18 problems, .*all within tolerance" "$glint" run --seconds 0 --check --dtype bf16 --causal "$data"
 cp "$data" "$work/wrong.safetensors"
 printf '\000\000\200\077' | dd of="$work/wrong.safetensors" bs=1 seek=$(($(wc -c <"$data") - 4)) conv=notrunc status=none
-expect "one wrong output in the file is noticed" 1 "^short.layer5 .*WRONG" "$glint" run --check --dtype f32 "$work/wrong.safetensors"
-expect "json" 0 '"failures":\s*0' "$glint" run --check --json "$data"
-expect "csv" 0 '^problem,shape,dtype,engine,kernel,ms,' "$glint" run --csv --name short.layer0 "$data"
-expect "outputs" 0 "short.layer5" "$glint" run "$data" -o "$work/out.safetensors"
-expect "rank 3 is one sequence" 0 "1 x 2 x 3 x 4" "$glint" run --check --q "$fixtures/f4_big_F_v2.npy" --k "$fixtures/f4_little_C_v2.npy" \
+expect "one wrong output in the file is noticed" 1 "^short.layer5 .*WRONG" "$glint" run --seconds 0 --check --dtype f32 "$work/wrong.safetensors"
+expect "json" 0 '"failures":\s*0' "$glint" run --seconds 0 --check --json "$data"
+expect "csv" 0 '^problem,shape,dtype,engine,kernel,ms,' "$glint" run --seconds 0 --csv --name short.layer0 "$data"
+expect "outputs" 0 "short.layer5" "$glint" run --seconds 0 "$data" -o "$work/out.safetensors"
+expect "rank 3 is one sequence" 0 "1 x 2 x 3 x 4" "$glint" run --seconds 0 --check --q "$fixtures/f4_big_F_v2.npy" --k "$fixtures/f4_little_C_v2.npy" \
   --v "$fixtures/f8_little_C_v3.npy" -o "$work/o.npy" --lse "$work/lse.npy"
-expect "bfloat16 bits" 0 " bf16 " "$glint" run --dtype bf16 --q "$fixtures/bf16_bits.npy" --k "$fixtures/bf16_bits.npy" --v "$fixtures/bf16_bits.npy"
-expect "the written o is an array again" 0 "1 x 2 x 3 x 4" "$glint" run --q "$work/o.npy" --k "$work/o.npy" --v "$work/o.npy"
-expect "float64 from the oracle" 0 "oracle" "$glint" run --engine oracle --dtype f64 --name short.layer0 "$data" -o "$work/o64.npy"
+expect "bfloat16 bits" 0 " bf16 " "$glint" run --seconds 0 --dtype bf16 --q "$fixtures/bf16_bits.npy" --k "$fixtures/bf16_bits.npy" --v "$fixtures/bf16_bits.npy"
+expect "the written o is an array again" 0 "1 x 2 x 3 x 4" "$glint" run --seconds 0 --q "$work/o.npy" --k "$work/o.npy" --v "$work/o.npy"
+expect "float64 from the oracle" 0 "oracle" "$glint" run --seconds 0 --engine oracle --dtype f64 --name short.layer0 "$data" -o "$work/o64.npy"
 grep -aq "'descr': '<f8'" "$work/o64.npy" || { echo "FAILED: o64.npy is not float64"; failures=$((failures + 1)); }
 expect "plan" 0 "flops" "$glint" plan --heads 8/2 --causal
 expect "plan as json" 0 '"kernel":' "$glint" plan --json
