@@ -5,8 +5,9 @@
 
 static int operands_ok(sim_thread *t, sim_place *at, u32 id, u32 threads) {
   if (id < NAMED_BARRIERS && threads && threads % WARP == 0 && threads <= t->block->thread_count) return 1;
-  hazard(t, SIM_BARRIER_MISUSE, at, NULL, ~0u, "barrier %u with %u threads; an id below 16 and a multiple of 32 up to the block's %u are expected", id,
-         threads, t->block->thread_count);
+  hazard(t, SIM_BARRIER_MISUSE, at, NULL, ~0u,
+         "barrier %u with %u threads; an id below 16 and a multiple of 32 up to the block's %u are expected", id, threads,
+         t->block->thread_count);
   block_abort(t);
 }
 
@@ -15,7 +16,8 @@ static void check_warps(sim_thread *t, const named_barrier *n, u32 id) {
   for (u32 w = 0; w < t->block->warp_count; w++) {
     u32 lanes = n->lanes_arrived[w];
     if (!lanes || lanes == 0xffffffffu) continue;
-    hazard(t, SIM_DIVERGENT, n->place[w], NULL, ~0u, "barrier %u completes with %d of 32 lanes of warp %u", id, __builtin_popcount(lanes), w);
+    hazard(t, SIM_DIVERGENT, n->place[w], NULL, ~0u, "barrier %u completes with %d of 32 lanes of warp %u", id, __builtin_popcount(lanes),
+           w);
   }
 }
 
@@ -45,7 +47,8 @@ static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
   u32 w = t->warp->id;
   if (!n->arrived) n->expected = threads, n->first_place = at;
   if (n->expected != threads) {
-    hazard(t, SIM_BARRIER_MISUSE, at, n->first_place, ~0u, "barrier %u is entered for %u threads here and for %u there", id, threads, n->expected);
+    hazard(t, SIM_BARRIER_MISUSE, at, n->first_place, ~0u, "barrier %u is entered for %u threads here and for %u there", id, threads,
+           n->expected);
     block_abort(t);
   }
   // phases of different sizes have to be kept apart by something else

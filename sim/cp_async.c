@@ -29,8 +29,10 @@ void sim_cp_async(sim_place *at, u32 dst, const void *src, u32 bytes, u32 src_by
   access a = agent_access(t, at, t->cp_agent, t->cp_sequence, ACCESS_WRITE);
   shadow_access(&a, dst, bytes);
   cp_async_op o = {dst, bytes, src_bytes, t->cp_sequence, src, at};
-  if (!(b->device->config.modes & SIM_CP_ASYNC_LATE)) copy(t, &o);
-  else if (grow(&t->copies, &t->copy_capacity, t->copy_count + 1, sizeof o)) t->copies[t->copy_count++] = o;
+  if (!(b->device->config.modes & SIM_CP_ASYNC_LATE))
+    copy(t, &o);
+  else if (grow(&t->copies, &t->copy_capacity, t->copy_count + 1, sizeof o))
+    t->copies[t->copy_count++] = o;
 }
 
 void cp_async_execute_until(sim_thread *t, u32 sequence) {

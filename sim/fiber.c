@@ -8,7 +8,7 @@
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#define TELL_SANITIZER 1
+#define TELL_SANITIZER        1
 #define FRESH_STACK(f, bytes) ASAN_UNPOISON_MEMORY_REGION((f)->stack, bytes) // what the last thread left there
 #else
 #define FRESH_STACK(f, bytes) ((void)0)

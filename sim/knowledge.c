@@ -134,8 +134,10 @@ void thread_acquire(sim_thread *t, knowledge *k) {
   memo_entry *m = &b->memo[slot];
   if (m->a != t->base || m->b != k) {
     knowledge *join;
-    if (contains(t->base, k)) join = knowledge_retain(t->base);
-    else if (contains(k, t->base)) join = knowledge_retain(k);
+    if (contains(t->base, k))
+      join = knowledge_retain(t->base);
+    else if (contains(k, t->base))
+      join = knowledge_retain(k);
     else {
       join = knowledge_copy(b, t->base);
       if (!join) return;

@@ -16,7 +16,8 @@ mbarrier *mbarrier_find(sim_thread *t, sim_place *at, u32 bar) {
   }
   if (!b->device->config.untracked && !thread_knows(t, t->base, m->init_thread, m->init_clock))
     hazard(t, SIM_MBARRIER_MISUSE, at, m->init_place, m->init_thread,
-           "mbarrier at shared memory offset %u is used without a barrier after its initialisation by thread %u", bar - SMEM_BASE, m->init_thread);
+           "mbarrier at shared memory offset %u is used without a barrier after its initialisation by thread %u", bar - SMEM_BASE,
+           m->init_thread);
   return m;
 }
 
@@ -39,7 +40,8 @@ void sim_mbarrier_init(sim_place *at, u32 bar, u32 count) {
   if (!require_arch(t, at, 80) || !smem_range_ok(t, at, bar, 8, 8)) return;
   mbarrier *m = mbarrier_make(b, bar);
   if (!m || m->agent == NO_AGENT) return;
-  if (m->live) hazard(t, SIM_MBARRIER_MISUSE, at, m->init_place, ~0u, "mbarrier at shared memory offset %u is live already", bar - SMEM_BASE);
+  if (m->live)
+    hazard(t, SIM_MBARRIER_MISUSE, at, m->init_place, ~0u, "mbarrier at shared memory offset %u is live already", bar - SMEM_BASE);
   if (!count || count > MOST_TX) hazard(t, SIM_MBARRIER_MISUSE, at, NULL, ~0u, "mbarrier count %u; 1..%u is expected", count, MOST_TX);
   access a = thread_access(t, at, ACCESS_WRITE);
   shadow_access(&a, bar, 8);
@@ -53,7 +55,7 @@ void sim_mbarrier_inval(sim_place *at, u32 bar) {
   mbarrier *m = mbarrier_find(t, at, bar);
   if (!m) return;
   m->live = 0;
-  cell_of(t->block, bar)->mbarrier &= (u16)~(bar % CELL ? 2 : 1);
+  cell_of(t->block, bar)->mbarrier &= (u16) ~(bar % CELL ? 2 : 1);
 }
 
 void sim_fence_mbarrier_init(sim_place *at) {
@@ -75,8 +77,8 @@ void sim_fence_proxy_async(sim_place *at, int global) {
 static void try_complete(sim_block *b, sim_thread *t, sim_place *at, mbarrier *m) {
   if (m->pending || m->tx > 0) return;
   if (m->tx < 0) {
-    hazard(t, SIM_MBARRIER_MISUSE, at, m->last_arrival, ~0u, "%lld bytes more than expected landed on the mbarrier at shared memory offset %u",
-           -(long long)m->tx, m->address - SMEM_BASE);
+    hazard(t, SIM_MBARRIER_MISUSE, at, m->last_arrival, ~0u,
+           "%lld bytes more than expected landed on the mbarrier at shared memory offset %u", -(long long)m->tx, m->address - SMEM_BASE);
     return;
   }
   m->phase++;
@@ -174,7 +176,8 @@ void mbarrier_async_arrive(sim_block *b, sim_thread *issuer, sim_place *at, u32 
   if (!i || !b->mbarriers[i - 1].live) return;
   mbarrier *m = &b->mbarriers[i - 1];
   if (!m->pending) {
-    hazard(issuer, SIM_MBARRIER_MISUSE, at, m->last_arrival, ~0u, "too many arrivals on the mbarrier at shared memory offset %u", bar - SMEM_BASE);
+    hazard(issuer, SIM_MBARRIER_MISUSE, at, m->last_arrival, ~0u, "too many arrivals on the mbarrier at shared memory offset %u",
+           bar - SMEM_BASE);
     return;
   }
   m->last_arrival = at;
@@ -190,8 +193,8 @@ void mbarrier_describe(const sim_block *b, u32 bar, char *text, size_t size) {
     return;
   }
   const mbarrier *m = &b->mbarriers[i - 1];
-  snprintf(text, size, "for phase %u of the mbarrier at offset %u (%u of %u arrivals missing, %lld bytes expected)", m->phase - m->base_phase,
-           bar - SMEM_BASE, m->pending, m->count, (long long)m->tx);
+  snprintf(text, size, "for phase %u of the mbarrier at offset %u (%u of %u arrivals missing, %lld bytes expected)",
+           m->phase - m->base_phase, bar - SMEM_BASE, m->pending, m->count, (long long)m->tx);
 }
 
 // What must not be left when the block ends: bytes under way, or landed and never waited for (they would land in the next block's memory).
@@ -204,6 +207,7 @@ void mbarriers_at_end(sim_block *b) {
              "the block ends while the mbarrier at shared memory offset %u expects %lld bytes", m->address - SMEM_BASE, (long long)m->tx);
     else if (m->tma_phase > m->awaited_phase)
       hazard(&b->threads[m->init_thread], SIM_TMA_NOT_WAITED, m->tma_place, m->init_place, ~0u,
-             "the block ends with a TMA load that no thread waited for, on the mbarrier at shared memory offset %u", m->address - SMEM_BASE);
+             "the block ends with a TMA load that no thread waited for, on the mbarrier at shared memory offset %u",
+             m->address - SMEM_BASE);
   }
 }

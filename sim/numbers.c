@@ -14,7 +14,7 @@ u16 f16_from_f32(float f) {
   u32 u = sim_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
   if (a > 0x7f800000) return 0x7fff;
   if (a >= 0x47800000) return (u16)(sign | 0x7c00); // 65536 and up, infinity
-  if (a < 0x38800000) { // below 2^-14: a multiple of 2^-24; the sum rounds it into the low bits
+  if (a < 0x38800000) {                             // below 2^-14: a multiple of 2^-24; the sum rounds it into the low bits
     u32 rounded = sim_bits(sim_f32(a) + 0.5f) - 0x3f000000;
     return (u16)(sign | rounded);
   }
@@ -48,12 +48,8 @@ static u8 e4m3_from_f32(float x) {
   return (u8)(sign | (code > 126 ? 126 : code));
 }
 
-u32 sim_pack_bf16(float lo, float hi) {
-  return bf16_from_f32(lo) | (u32)bf16_from_f32(hi) << 16;
-}
-u32 sim_pack_f16(float lo, float hi) {
-  return f16_from_f32(lo) | (u32)f16_from_f32(hi) << 16;
-}
+u32 sim_pack_bf16(float lo, float hi) { return bf16_from_f32(lo) | (u32)bf16_from_f32(hi) << 16; }
+u32 sim_pack_f16(float lo, float hi) { return f16_from_f32(lo) | (u32)f16_from_f32(hi) << 16; }
 u32 sim_cvt_bf16x2(sim_place *at, float lo, float hi) {
   check_poison(sim_self, at, &lo, 1), check_poison(sim_self, at, &hi, 1);
   return sim_pack_bf16(lo, hi);
@@ -65,9 +61,7 @@ u32 sim_cvt_f16x2(sim_place *at, float lo, float hi) {
 u32 sim_pack_e4m3(float x0, float x1, float x2, float x3) {
   return e4m3_from_f32(x0) | (u32)e4m3_from_f32(x1) << 8 | (u32)e4m3_from_f32(x2) << 16 | (u32)e4m3_from_f32(x3) << 24;
 }
-u32 sim_e4m3x2_to_f16x2(u16 v) {
-  return f16_from_f32(f32_from_e4m3((u8)v)) | (u32)f16_from_f32(f32_from_e4m3((u8)(v >> 8))) << 16;
-}
+u32 sim_e4m3x2_to_f16x2(u16 v) { return f16_from_f32(f32_from_e4m3((u8)v)) | (u32)f16_from_f32(f32_from_e4m3((u8)(v >> 8))) << 16; }
 
 static float flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0.f, x) : x; }
 float sim_exp2(sim_place *at, float x) {

@@ -38,14 +38,15 @@ static void report_collision(const access *a, const access_record *r, u32 addres
   sim_place *other = place_of(r->place);
   if (fence_only) {
     hazard(a->thread, SIM_MISSING_PROXY_FENCE, a->place, other, r->thread,
-           "%s through the asynchronous proxy at shared memory offset %u after an ordinary write by thread %u without fence_proxy_async between",
+           "%s through the asynchronous proxy at shared memory offset %u after an ordinary write by thread %u without fence_proxy_async "
+           "between",
            now, offset, r->thread);
     return;
   }
   if (r->agent >= b->thread_count + b->warp_count && r->agent < first_dynamic) {
     hazard(a->thread, SIM_WGMMA_STILL_READS, a->place, other, r->thread,
-           "%s at shared memory offset %u, which a wgmma of warpgroup %u may still read: nothing orders it after the wgmma's wait", now, offset,
-           r->agent - b->thread_count - b->warp_count);
+           "%s at shared memory offset %u, which a wgmma of warpgroup %u may still read: nothing orders it after the wgmma's wait", now,
+           offset, r->agent - b->thread_count - b->warp_count);
   } else if (r->agent >= first_dynamic && b->agent_thread[r->agent] == NO_AGENT) {
     hazard(a->thread, SIM_TMA_NOT_WAITED, a->place, other, r->thread,
            "%s at shared memory offset %u, which a TMA load may still write: its mbarrier phase was not waited for", now, offset);
@@ -56,10 +57,12 @@ static void report_collision(const access *a, const access_record *r, u32 addres
   } else if (r->agent >= first_dynamic) {
     sim_thread *owner = &b->threads[r->thread];
     int waited = owner->own.cp_async >= r->clock;
-    hazard(a->thread, SIM_CP_ASYNC_NOT_WAITED, a->place, other, r->thread,
-           waited ? "%s at shared memory offset %u of bytes that a cp.async of thread %u wrote: thread %u waited for it, but no barrier follows"
-                  : "%s at shared memory offset %u of bytes that a cp.async of thread %u may still write: thread %u has not waited for it",
-           now, offset, r->thread, r->thread);
+    hazard(
+        a->thread, SIM_CP_ASYNC_NOT_WAITED, a->place, other, r->thread,
+        waited
+            ? "%s at shared memory offset %u of bytes that a cp.async of thread %u wrote: thread %u waited for it, but no barrier follows"
+            : "%s at shared memory offset %u of bytes that a cp.async of thread %u may still write: thread %u has not waited for it",
+        now, offset, r->thread, r->thread);
   } else if (a->flags & ACCESS_ASYNC && !(a->flags & ACCESS_WRITE && r->flags & ACCESS_WRITE)) {
     hazard(a->thread, SIM_RACE, a->place, other, r->thread,
            "asynchronous %s at shared memory offset %u is not ordered against an ordinary %s by thread %u", now, offset, then, r->thread);
@@ -82,7 +85,8 @@ static int happened_before(access *a, const access_record *r) {
 
 static void check_record(access *a, const access_record *r, u32 address, int before) {
   if (!((a->flags | r->flags) & ACCESS_WRITE) || a->flags & r->flags & ACCESS_ATOMIC) return;
-  if (!before) report_collision(a, r, address, 0);
+  if (!before)
+    report_collision(a, r, address, 0);
   else if (a->flags & ACCESS_ASYNC && r->flags & ACCESS_WRITE && !(r->flags & ACCESS_ASYNC) &&
            !thread_knows_fenced(a->thread, a->base, r->agent, r->clock))
     report_collision(a, r, address, 1);
@@ -146,10 +150,10 @@ static void access_cell(access *a, shadow_cell *c, u32 mask, u32 address, int wh
   if (a->flags & ACCESS_WRITE) c->initialised = (u16)(c->initialised | mask);
 }
 
-#define FOR_CELLS(b, address, bytes, cell, mask, start)                                                                           \
-  for (u32 start = (address), left_ = (bytes); left_;)                                                                            \
-    for (u32 in_ = start % CELL, take_ = CELL - in_ < left_ ? CELL - in_ : left_, mask = (0xffffu >> (CELL - take_)) << in_, once_ = 1; once_; \
-         once_ = 0, start += take_, left_ -= take_)                                                                               \
+#define FOR_CELLS(b, address, bytes, cell, mask, start)                                                                                    \
+  for (u32 start = (address), left_ = (bytes); left_;)                                                                                     \
+    for (u32 in_ = start % CELL, take_ = CELL - in_ < left_ ? CELL - in_ : left_, mask = (0xffffu >> (CELL - take_)) << in_, once_ = 1;    \
+         once_; once_ = 0, start += take_, left_ -= take_)                                                                                 \
       for (shadow_cell *cell = &(b)->cells[(start - SMEM_BASE) / CELL]; cell; cell = NULL)
 
 void shadow_check(access *a, u32 address, u32 bytes) {
@@ -161,7 +165,8 @@ void shadow_access(access *a, u32 address, u32 bytes) {
   if (a->thread->block->device->config.untracked) return;
   FOR_CELLS(a->thread->block, address, bytes, cell, mask, start) {
     if (cell->mbarrier && a->flags & ACCESS_WRITE && mask & ((cell->mbarrier & 1 ? 0xffu : 0u) | (cell->mbarrier & 2 ? 0xff00u : 0u)))
-      hazard(a->thread, SIM_MBARRIER_MISUSE, a->place, NULL, ~0u, "write over a live mbarrier at shared memory offset %u", start - SMEM_BASE);
+      hazard(a->thread, SIM_MBARRIER_MISUSE, a->place, NULL, ~0u, "write over a live mbarrier at shared memory offset %u",
+             start - SMEM_BASE);
     access_cell(a, cell, mask, start, CHECK | RECORD);
   }
 }

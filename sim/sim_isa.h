@@ -12,10 +12,10 @@ typedef struct sim_place {
   int line;
   _Atomic int id;
 } sim_place;
-#define SIM_HERE(name)                                                                                                            \
-  __extension__({                                                                                                                 \
-    static sim_place sim_here_ = {__FILE__, name, __LINE__, 0};                                                                   \
-    &sim_here_;                                                                                                                   \
+#define SIM_HERE(name)                                                                                                                     \
+  __extension__({                                                                                                                          \
+    static sim_place sim_here_ = {__FILE__, name, __LINE__, 0};                                                                            \
+    &sim_here_;                                                                                                                            \
   })
 
 // A kernel as the simulator knows it; found by name (sim_find_kernel) or as the object sim_kernel_NAME.
@@ -28,12 +28,12 @@ typedef struct sim_kernel {
 } sim_kernel;
 void sim_register_kernel(sim_kernel *kernel);
 
-#define SIM_KERNEL_(name, block, params_type)                                                                                     \
-  static void sim_body_##name(const params_type p);                                                                               \
-  static void sim_entry_##name(const void *sim_params) { sim_body_##name(*(const params_type *)sim_params); }                     \
-  extern sim_kernel sim_kernel_##name;                                                                                            \
-  sim_kernel sim_kernel_##name = {#name, block, sizeof(params_type), sim_entry_##name, 0};                                        \
-  __attribute__((constructor)) static void sim_register_##name(void) { sim_register_kernel(&sim_kernel_##name); }                 \
+#define SIM_KERNEL_(name, block, params_type)                                                                                              \
+  static void sim_body_##name(const params_type p);                                                                                        \
+  static void sim_entry_##name(const void *sim_params) { sim_body_##name(*(const params_type *)sim_params); }                              \
+  extern sim_kernel sim_kernel_##name;                                                                                                     \
+  sim_kernel sim_kernel_##name = {#name, block, sizeof(params_type), sim_entry_##name, 0};                                                 \
+  __attribute__((constructor)) static void sim_register_##name(void) { sim_register_kernel(&sim_kernel_##name); }                          \
   static void sim_body_##name(const params_type p)
 #define SIM_KERNEL(name, block, params_type) SIM_KERNEL_(name, block, params_type)
 

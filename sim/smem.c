@@ -89,8 +89,10 @@ static void matrix_access(sim_thread *t, sim_place *at, const u32 *addresses, u3
 }
 
 static void matrix_element(u32 lane, u32 half, int trans, u32 *row, u32 *column) {
-  if (trans) lane_map_at(&lane_map_matrix, lane, half, column, row);
-  else lane_map_at(&lane_map_matrix, lane, half, row, column);
+  if (trans)
+    lane_map_at(&lane_map_matrix, lane, half, column, row);
+  else
+    lane_map_at(&lane_map_matrix, lane, half, row, column);
 }
 
 void sim_ldmatrix(sim_place *at, u32 *r, u32 address, u32 count, int trans) {

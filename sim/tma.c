@@ -13,14 +13,16 @@ static u32 swizzled(u32 address, u32 swizzle) {
 
 // ---- geometry -------------------------------------------------------------------------------------------------------------------------------
 typedef struct box_row {
-  u32 smem;          // address of its first byte before swizzling
-  u64 gmem;          // address of its first element; meaningless when !inside
-  int inside;        // by the outer coordinates
-  i64 first;         // innermost coordinate
+  u32 smem;   // address of its first byte before swizzling
+  u64 gmem;   // address of its first element; meaningless when !inside
+  int inside; // by the outer coordinates
+  i64 first;  // innermost coordinate
   u32 elements;
 } box_row;
 
-static u32 box_extent(const tensor_map_fields *m, int axis) { return (m->box[axis] + m->element_strides[axis] - 1u) / m->element_strides[axis]; }
+static u32 box_extent(const tensor_map_fields *m, int axis) {
+  return (m->box[axis] + m->element_strides[axis] - 1u) / m->element_strides[axis];
+}
 
 static u32 box_rows(const tensor_map_fields *m) {
   u32 rows = 1;
@@ -67,11 +69,15 @@ static void add_element(const tensor_map_fields *m, unsigned char *to, const uns
 static void move_element(const async_op *o, unsigned char *smem, unsigned char *gmem, int inside) {
   const tensor_map_fields *m = &o->map;
   if (o->kind == TMA_LOAD) {
-    if (inside) memcpy(smem, gmem, m->element_bytes);
-    else fill_element(m, smem);
+    if (inside)
+      memcpy(smem, gmem, m->element_bytes);
+    else
+      fill_element(m, smem);
   } else if (inside) {
-    if (o->kind == TMA_ADD) add_element(m, gmem, smem);
-    else memcpy(gmem, smem, m->element_bytes);
+    if (o->kind == TMA_ADD)
+      add_element(m, gmem, smem);
+    else
+      memcpy(gmem, smem, m->element_bytes);
   }
 }
 
@@ -94,8 +100,10 @@ static void move_row(sim_block *b, const async_op *o, const box_row *r) {
     unsigned char *smem = smem_pointer(b, swizzled(r->smem + e * m->element_bytes, m->swizzle));
     unsigned char *gmem = (unsigned char *)(uintptr_t)(r->gmem + (u64)e * stride * m->element_bytes);
     if (usable && stride == 1 && e >= low && e + per_chunk <= high && o->kind != TMA_ADD) {
-      if (o->kind == TMA_LOAD) memcpy(smem, gmem, 16);
-      else memcpy(gmem, smem, 16);
+      if (o->kind == TMA_LOAD)
+        memcpy(smem, gmem, 16);
+      else
+        memcpy(gmem, smem, 16);
       continue;
     }
     for (u32 i = 0; i < per_chunk && e + i < r->elements; i++)
@@ -107,8 +115,10 @@ static void move_bulk(sim_block *b, const async_op *o) {
   unsigned char *smem = smem_pointer(b, o->smem), *gmem = (unsigned char *)(uintptr_t)o->gmem;
   if (!gmem_range_ok(o->thread, o->place, gmem, o->bytes, 16)) return;
   count_gmem_run(o->thread, o->place, o->gmem, o->bytes, o->kind != BULK_LOAD);
-  if (o->kind == BULK_LOAD) memcpy(smem, gmem, o->bytes);
-  else if (o->kind == BULK_STORE) memcpy(gmem, smem, o->bytes);
+  if (o->kind == BULK_LOAD)
+    memcpy(smem, gmem, o->bytes);
+  else if (o->kind == BULK_STORE)
+    memcpy(gmem, smem, o->bytes);
   else
     for (u32 i = 0; i < o->bytes; i += 4) {
       float f, g;
@@ -155,8 +165,10 @@ void async_execute(sim_block *b, u32 index) {
 }
 
 static void issue(sim_block *b, const async_op *o) {
-  if (b->device->config.modes & SIM_TMA_LATE) async_push(b, o);
-  else execute(b, o);
+  if (b->device->config.modes & SIM_TMA_LATE)
+    async_push(b, o);
+  else
+    execute(b, o);
 }
 
 // ---- issue: operands, order ---------------------------------------------------------------------------------------------------------------------
@@ -164,9 +176,12 @@ static int map_ok(sim_thread *t, sim_place *at, int rank, const tensor_map *map,
   memcpy(&o->map, map, sizeof o->map);
   const tensor_map_fields *m = &o->map;
   const char *wrong = NULL;
-  if (m->magic != TENSOR_MAP_MAGIC) wrong = "the tensor map was not encoded";
-  else if (m->rank != rank) wrong = "the tensor map has another rank than the instruction";
-  else if (m->swizzle && row_bytes(m) != 16u << m->swizzle) wrong = "a box narrower than its swizzle is not modelled";
+  if (m->magic != TENSOR_MAP_MAGIC)
+    wrong = "the tensor map was not encoded";
+  else if (m->rank != rank)
+    wrong = "the tensor map has another rank than the instruction";
+  else if (m->swizzle && row_bytes(m) != 16u << m->swizzle)
+    wrong = "a box narrower than its swizzle is not modelled";
   if (wrong) hazard(t, SIM_BAD_TENSOR_MAP, at, NULL, ~0u, "%s", wrong);
   return !wrong;
 }
@@ -255,7 +270,8 @@ void sim_bulk_load(sim_place *at, u32 dst, const void *src, u32 bytes, u32 bar) 
 
 void sim_bulk_store(sim_place *at, void *dst, u32 src, u32 bytes, int add_f32) {
   sim_thread *t = sim_self;
-  async_op o = {.kind = add_f32 ? BULK_ADD_F32 : BULK_STORE, .place = at, .thread = t, .smem = src, .bytes = bytes, .gmem = (u64)(uintptr_t)dst};
+  async_op o = {
+      .kind = add_f32 ? BULK_ADD_F32 : BULK_STORE, .place = at, .thread = t, .smem = src, .bytes = bytes, .gmem = (u64)(uintptr_t)dst};
   t->instructions++;
   if (!bulk_ok(t, at, src, dst, bytes)) return;
   line_of(t->block->device, at)->warp_instructions++;
@@ -282,13 +298,16 @@ void sim_tma_store_wait(sim_place *at, u32 groups, int read_only) {
   u32 end = t->bulk_groups - groups;
   for (u32 i = 0; i < b->async_count;) {
     const async_op *o = &b->async[i];
-    if (o->thread == t && o->kind != TMA_LOAD && o->kind != BULK_LOAD && o->kind != CP_ASYNC_ARRIVE && o->group <= end) async_execute(b, i);
-    else i++;
+    if (o->thread == t && o->kind != TMA_LOAD && o->kind != BULK_LOAD && o->kind != CP_ASYNC_ARRIVE && o->group <= end)
+      async_execute(b, i);
+    else
+      i++;
   }
   if (t->own.bulk < end) t->own.bulk = end;
 }
 
 void bulk_at_exit(sim_thread *t) {
   if (t->bulk_open || t->own.bulk < t->bulk_groups)
-    hazard(t, SIM_TMA_STILL_READS, t->bulk_place, NULL, ~0u, "thread %u leaves the kernel while its TMA store may still read shared memory", t->id);
+    hazard(t, SIM_TMA_STILL_READS, t->bulk_place, NULL, ~0u, "thread %u leaves the kernel while its TMA store may still read shared memory",
+           t->id);
 }

@@ -18,8 +18,8 @@ void check_poison(sim_thread *t, sim_place *at, const void *values, u32 words) {
     memcpy(&v, bytes + 4 * i, 4);
     if (!is_wgmma_poison(v)) continue;
     const warpgroup *g = group_of(t);
-    hazard(t, SIM_WGMMA_NOT_WAITED, at, g->op_count ? g->ops[g->op_count - 1].place : NULL, ~0u, "%s uses an accumulator of a wgmma before its wait",
-           at->instruction);
+    hazard(t, SIM_WGMMA_NOT_WAITED, at, g->op_count ? g->ops[g->op_count - 1].place : NULL, ~0u,
+           "%s uses an accumulator of a wgmma before its wait", at->instruction);
     return;
   }
 }
@@ -127,7 +127,8 @@ static void execute(sim_block *b, sim_thread *t, wgmma_op *o) {
   u32 k = o->type == SIM_E4M3 ? 32 : 16;
   o->executed = 1;
   if (!o->checked) return; // bad operands, reported
-  if (o->from_registers) a_from_registers(o, a);
+  if (o->from_registers)
+    a_from_registers(o, a);
   else {
     decode_descriptor(t, o->place, o->desc_a, 64, o->trans_a, &x);
     load_operand(b, &x, o->type, a, 32, 0);
@@ -158,8 +159,10 @@ static void check_operand(sim_thread *t, wgmma_op *o, u64 descriptor, u32 extent
   access a = agent_access(t, o->place, agent_of_warpgroup(b, t->id / WARPGROUP), t->wgmma_committed + 1, ACCESS_READ | ACCESS_ASYNC);
   for (u32 i = 0, n = chunk_count(&x); i < n; i++) {
     u32 address = chunk_address(&x, i);
-    if (o->views == 1) shadow_access(&a, address, 16);
-    else shadow_check(&a, address, 16);
+    if (o->views == 1)
+      shadow_access(&a, address, 16);
+    else
+      shadow_check(&a, address, 16);
   }
 }
 
@@ -242,7 +245,8 @@ static void return_chains(sim_thread *t, u32 end) {
       u32 bits;
       memcpy(&bits, &c->d[lane][v], sizeof bits);
       if (bits == POISON) continue;
-      hazard(t, SIM_WGMMA_NOT_WAITED, c->place, NULL, ~0u, "accumulator register %u of thread %u was written between wgmma and its wait", v, t->id);
+      hazard(t, SIM_WGMMA_NOT_WAITED, c->place, NULL, ~0u, "accumulator register %u of thread %u was written between wgmma and its wait", v,
+             t->id);
       break;
     }
     fragment_out(c->c, c->d[lane], c->n, lane);
@@ -255,7 +259,8 @@ static void return_chains(sim_thread *t, u32 end) {
 
 // ---- instructions --------------------------------------------------------------------------------------------------------------------------------------------
 static void different(sim_thread *t, sim_place *at, sim_place *other, const char *what) {
-  hazard(t, SIM_DIVERGENT, at, other, ~0u, "thread %u of warpgroup %u comes with another %s than the threads before it", t->id, t->id / WARPGROUP, what);
+  hazard(t, SIM_DIVERGENT, at, other, ~0u, "thread %u of warpgroup %u comes with another %s than the threads before it", t->id,
+         t->id / WARPGROUP, what);
   block_abort(t);
 }
 
@@ -279,12 +284,14 @@ void sim_wgmma(sim_place *at, int type, u32 n, float *d, const u32 *a, u64 desc_
   t->instructions++;
   if (!require_arch(t, at, 90)) return;
   if (b->thread_count % WARPGROUP || n % 8 || !n || n > 256 || (type == SIM_E4M3 && (trans_a || trans_b))) {
-    hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u, "wgmma n %u, block of %u threads, 8-bit operands %s; n a multiple of 8 up to 256 and whole warpgroups are expected",
-           n, b->thread_count, type == SIM_E4M3 && (trans_a || trans_b) ? "MN-major" : "K-major");
+    hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u,
+           "wgmma n %u, block of %u threads, 8-bit operands %s; n a multiple of 8 up to 256 and whole warpgroups are expected", n,
+           b->thread_count, type == SIM_E4M3 && (trans_a || trans_b) ? "MN-major" : "K-major");
     block_abort(t);
   }
   if (t->wgmma_needs_fence)
-    hazard(t, SIM_MISSING_WGMMA_FENCE, at, NULL, ~0u, "no wgmma_fence since the registers may have been touched (the kernel's start, or the last wait)");
+    hazard(t, SIM_MISSING_WGMMA_FENCE, at, NULL, ~0u,
+           "no wgmma_fence since the registers may have been touched (the kernel's start, or the last wait)");
   t->wgmma_needs_fence = 0;
   wgmma_op *o = op_open(t);
   if (!o) block_abort(t);
@@ -296,7 +303,8 @@ void sim_wgmma(sim_place *at, int type, u32 n, float *d, const u32 *a, u64 desc_
     o->chain->last_op = t->wgmma_issued;
   }
   if (o->place != at) different(t, at, o->place, "wgmma");
-  if (o->n != n || o->desc_b != desc_b || (!a && o->desc_a != desc_a) || o->accumulate != (accumulate != 0)) different(t, at, NULL, "operand");
+  if (o->n != n || o->desc_b != desc_b || (!a && o->desc_a != desc_a) || o->accumulate != (accumulate != 0))
+    different(t, at, NULL, "operand");
   if (o->chain->d[lane] && o->chain->d[lane] != d) different(t, at, NULL, "accumulator");
   if (a) {
     check_poison(t, at, a, 4);
@@ -348,7 +356,8 @@ void sim_wgmma_wait(sim_place *at, u32 groups) {
     for (u32 i = 0; i < WARPGROUP; i += WARP) warp_flush_counts(b, first[i].warp);
     for (u32 i = 0; i < WARPGROUP; i++)
       if (first[i].waiting == WAIT_WGMMA && first[i].wait_value <= target) thread_ready(&first[i]);
-  } else if (!g->groups[target - 1].done) thread_wait(t, WAIT_WGMMA, at, 0, target);
+  } else if (!g->groups[target - 1].done)
+    thread_wait(t, WAIT_WGMMA, at, 0, target);
   return_chains(t, g->groups[target - 1].end);
   t->own.wgmma = target;
 }
@@ -356,7 +365,8 @@ void sim_wgmma_wait(sim_place *at, u32 groups) {
 void wgmma_at_exit(sim_thread *t) {
   const warpgroup *g = group_of(t);
   if (t->wgmma_issued && (!t->wgmma_waited || g->groups[t->wgmma_waited - 1].end < t->wgmma_issued))
-    hazard(t, SIM_WGMMA_NOT_WAITED, g->ops[t->wgmma_issued - 1].place, NULL, ~0u, "thread %u leaves the kernel with a wgmma in flight", t->id);
+    hazard(t, SIM_WGMMA_NOT_WAITED, g->ops[t->wgmma_issued - 1].place, NULL, ~0u, "thread %u leaves the kernel with a wgmma in flight",
+           t->id);
 }
 
 void wgmma_reset(sim_block *b) {
@@ -379,8 +389,8 @@ void sim_setmaxnreg(sim_place *at, u32 registers, int increase) {
   t->instructions++;
   if (!require_arch(t, at, 90)) return;
   if (registers % 8 || registers < 24 || registers > 256 || (increase ? registers < t->registers : registers > t->registers)) {
-    hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u, "%s to %u registers from %u; a multiple of 8 in 24..256 is expected", increase ? "up" : "down", registers,
-           t->registers);
+    hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u, "%s to %u registers from %u; a multiple of 8 in 24..256 is expected",
+           increase ? "up" : "down", registers, t->registers);
     return;
   }
   if (!increase) {

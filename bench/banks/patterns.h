@@ -25,6 +25,7 @@ PATTERN(ldmatrix_padded, LDSM4, "ldmatrix.x4", 16, 32, 16, l * 144, "(32,64):(72
 PATTERN(ldmatrix_32_columns, LDSM4, "ldmatrix.x4", 16, 32, 16, (l * 64) ^ (l / 2 % 4 * 16), "Sw<2,3,3> o 0 o (32,32):(32,1)", "32:1")
 PATTERN(stmatrix_swizzled, STSM4, "stmatrix.x4", 16, 32, 16, (l % 16 * 128 + l / 16 * 16) ^ (l % 8 * 16), "Sw<3,3,3> o 0 o (16,64):(64,1)",
         "((16,2)):((1,128))")
-PATTERN(stmatrix_every_second_row, STSM4, "stmatrix.x4", 16, 32, 16, ((2 * (l % 8) + l / 8 % 2) * 128 + l / 16 * 16) ^ ((2 * (l % 8) + l / 8 % 2) % 8 * 16),
-        "Sw<3,3,3> o 0 o (16,64):(64,1)", "((8,2,2)):((2,1,128))")
+PATTERN(stmatrix_every_second_row, STSM4, "stmatrix.x4", 16, 32, 16,
+        ((2 * (l % 8) + l / 8 % 2) * 128 + l / 16 * 16) ^ ((2 * (l % 8) + l / 8 % 2) % 8 * 16), "Sw<3,3,3> o 0 o (16,64):(64,1)",
+        "((8,2,2)):((2,1,128))")
 #endif

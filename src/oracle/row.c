@@ -1,7 +1,7 @@
 /* Scores and probabilities of one row, used by both passes. */
 #include "../api/convert.h"
-#include "oracle.h"
 #include "../api/philox.h"
+#include "oracle.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -35,9 +35,7 @@ KERNEL(fault_smem_bounds, 32, test_params) {
   gmem_store_4(p.out + tid(), 0);
 }
 
-KERNEL(fault_gmem_bounds, 32, test_params) {
-  gmem_store_4(p.out + tid(), gmem_load_4(p.in + tid() + (p.fault ? p.n - 16 : 0)));
-}
+KERNEL(fault_gmem_bounds, 32, test_params) { gmem_store_4(p.out + tid(), gmem_load_4(p.in + tid() + (p.fault ? p.n - 16 : 0))); }
 
 KERNEL(fault_gmem_store_bounds, 32, test_params) { gmem_store_4(p.out + tid() + (p.fault ? p.n : 0), 1); }
 
@@ -118,8 +116,10 @@ KERNEL(fault_cp_async_reuse, 64, test_params) {
 
 KERNEL(fault_divergent_shuffle, 32, test_params) {
   u32 v = tid();
-  if (p.fault && tid() == 5) v = shfl_xor_u32(v, 2);
-  else v = shfl_xor_u32(v, 1);
+  if (p.fault && tid() == 5)
+    v = shfl_xor_u32(v, 2);
+  else
+    v = shfl_xor_u32(v, 1);
   gmem_store_4(p.out + tid(), v);
 }
 
@@ -129,8 +129,10 @@ KERNEL(fault_missing_lane, 32, test_params) {
 }
 
 KERNEL(fault_divergent_barrier, 64, test_params) {
-  if (p.fault && tid() % 32 < 16) cta_sync();
-  else cta_sync();
+  if (p.fault && tid() % 32 < 16)
+    cta_sync();
+  else
+    cta_sync();
   gmem_store_4(p.out + tid(), 0);
 }
 
@@ -140,14 +142,18 @@ KERNEL(fault_barrier_lanes, 64, test_params) {
 }
 
 KERNEL(fault_barrier_counts, 64, test_params) {
-  if (tid() < 32) bar_sync(1, 64);
-  else bar_sync(1, p.fault ? 32 : 64);
+  if (tid() < 32)
+    bar_sync(1, 64);
+  else
+    bar_sync(1, p.fault ? 32 : 64);
   gmem_store_4(p.out + tid(), 0);
 }
 
 KERNEL(fault_deadlock, 64, test_params) {
-  if (tid() < 32) bar_sync(1, 64);
-  else bar_sync(p.fault ? 2 : 1, 64);
+  if (tid() < 32)
+    bar_sync(1, 64);
+  else
+    bar_sync(p.fault ? 2 : 1, 64);
   gmem_store_4(p.out + tid(), 0);
 }
 

@@ -86,8 +86,10 @@ KERNEL(fault_tma_left_behind, 128, test_params) {
 KERNEL(fault_tma_misaligned, 128, test_params) {
   bars_init(1, 1);
   if (tid() == 0) {
-    if (!p.fault) load_tile(&p, 0, 0);
-    else tma_load_2d(tile(0) + 128, &p.map, bar(0), 0, 0); // the swizzle's pattern wants 1024
+    if (!p.fault)
+      load_tile(&p, 0, 0);
+    else
+      tma_load_2d(tile(0) + 128, &p.map, bar(0), 0, 0); // the swizzle's pattern wants 1024
   }
   if (!p.fault) mbarrier_wait(bar(0), 0);
 }
@@ -95,8 +97,10 @@ KERNEL(fault_tma_misaligned, 128, test_params) {
 KERNEL(fault_tma_rank, 128, test_params) {
   bars_init(1, 1);
   if (tid() == 0) {
-    if (!p.fault) load_tile(&p, 0, 0);
-    else tma_load_3d(tile(0), &p.map, bar(0), 0, 0, 0);
+    if (!p.fault)
+      load_tile(&p, 0, 0);
+    else
+      tma_load_3d(tile(0), &p.map, bar(0), 0, 0, 0);
   }
   if (!p.fault) mbarrier_wait(bar(0), 0);
 }
@@ -104,8 +108,10 @@ KERNEL(fault_tma_rank, 128, test_params) {
 KERNEL(fault_tma_smem_bounds, 128, test_params) {
   bars_init(1, 1);
   if (tid() == 0) {
-    if (!p.fault) load_tile(&p, 0, 0);
-    else tma_load_2d(tile(4), &p.map, bar(0), 0, 0);
+    if (!p.fault)
+      load_tile(&p, 0, 0);
+    else
+      tma_load_2d(tile(4), &p.map, bar(0), 0, 0);
   }
   if (!p.fault) mbarrier_wait(bar(0), 0);
 }
@@ -371,8 +377,10 @@ KERNEL(fault_stmatrix_race, 64, test_params) {
 
 // ---- registers --------------------------------------------------------------------------------------------------------------------
 KERNEL(fault_registers_deadlock, 384, test_params) {
-  if (tid() < 128) setmaxnreg_dec(40);
-  else setmaxnreg_inc(p.fault ? 240 : 232);
+  if (tid() < 128)
+    setmaxnreg_dec(40);
+  else
+    setmaxnreg_inc(p.fault ? 240 : 232);
   gmem_store_4(p.out + tid(), 0);
 }
 

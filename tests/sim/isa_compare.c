@@ -19,7 +19,7 @@
 #define SKIPPED 77
 
 extern const unsigned char isa_code[]; /* cubin of numerics.c */
-#define WIDTH(n) extern const unsigned char isa_code_wgmma_##n[];
+#define WIDTH(n)  extern const unsigned char isa_code_wgmma_##n[];
 #define WIDTHS(X) X(8) X(24) X(64) X(80) X(96) X(128) X(176) X(192) X(256)
 WIDTHS(WIDTH)
 #undef WIDTH
@@ -119,8 +119,7 @@ static void run(machine *m, const void *code, const char *kernel, const char *mo
   p.n = n, p.fault = fault, p.in = (const u32 *)(uintptr_t)m->in, p.out = (u32 *)(uintptr_t)m->out;
   MUST(m, cuLibraryLoadData, (&library, m->driver.simulator ? (const void *)name : code, NULL, NULL, 0, NULL, NULL, 0));
   MUST(m, cuLibraryGetKernel, (&handle, library, name));
-  if (shared > 48 * 1024)
-    MUST(m, cuKernelSetAttribute, (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared, handle, device));
+  if (shared > 48 * 1024) MUST(m, cuKernelSetAttribute, (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared, handle, device));
   MUST(m, cuKernelGetFunction, (&function, handle));
   const CUlaunchConfig config = {1, 1, 1, threads, 1, 1, shared, NULL, NULL, 0};
   void *parameters[1] = {&p};
@@ -196,9 +195,9 @@ static void same_pairs(const char *what, uint32_t i, uint32_t infinity) {
 }
 
 static void compare_arithmetic(void) {
-  static const uint32_t special[] = {0, 0x80000000, 0x3f800000, 0x7f800000, 0xff800000, 0x00000001, 0x00800000, 0x47800000, 0x477fefff, 0x477ff000,
-                                     0x33000000, 0x33000001, 0x43e00000, 0x43e80000, 0x43e80001, 0x3b000000};
-  static const char *const exact[] = {"fma.f32",      "max.f32",      "min.f32",    "f32 of f16 lo", "f32 of f16 hi",
+  static const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0x7f800000, 0xff800000, 0x00000001, 0x00800000, 0x47800000,
+                                     0x477fefff, 0x477ff000, 0x33000000, 0x33000001, 0x43e00000, 0x43e80000, 0x43e80001, 0x3b000000};
+  static const char *const exact[] = {"fma.f32",        "max.f32",        "min.f32",    "f32 of f16 lo", "f32 of f16 hi",
                                       "f32 of bf16 lo", "f32 of bf16 hi", "mul.hi.u32", "clz, popc"};
   for (int round = 0; round < 200; round++) {
     for (uint32_t i = 0; i < 128; i++) {
@@ -216,8 +215,10 @@ static void compare_arithmetic(void) {
       same_pairs("fma.f16x2", o + 5, 0x7c00);
       same_pairs("fma.bf16x2", o + 6, 0x7f80);
       for (uint32_t i = 0; i < 9; i++) {
-        if (i < 7) close_float(exact[i], o + 7 + i, 0);
-        else same_words(exact[i], o + 7 + i, 1);
+        if (i < 7)
+          close_float(exact[i], o + 7 + i, 0);
+        else
+          same_words(exact[i], o + 7 + i, 1);
       }
     }
   }
@@ -269,13 +270,17 @@ static void compare_tma(void) {
   static const struct {
     int type;
     uint32_t bytes;
-  } types[] = {{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1}, {CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2}, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2}, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4}};
+  } types[] = {{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+               {CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2},
+               {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2},
+               {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4}};
   char what[128];
   for (int round = 0; round < 120; round++) {
     uint32_t t = random_u32() % 4, swizzle = random_u32() % 4, bytes = types[t].bytes, row = 16u << swizzle;
     if (swizzle == 0) row = 16 * (1 + random_u32() % 8);
-    map_form map = {1, types[t].type, 2, (int)swizzle, bytes == 1 ? 0 : (int)(random_u32() % 2), bytes, 256 / bytes, 96, 64, row / bytes,
-                    1 + random_u32() % 64, 1};
+    map_form map = {
+        1,           types[t].type,         2, (int)swizzle, bytes == 1 ? 0 : (int)(random_u32() % 2), bytes, 256 / bytes, 96, 64,
+        row / bytes, 1 + random_u32() % 64, 1};
     map_form map_out = map;
     map_out.rank = 4, map_out.offset_bytes = 65536, map_out.nan_fill = 0;
     uint32_t add = random_u32() % 2 && bytes > 1;
@@ -283,13 +288,15 @@ static void compare_tma(void) {
     if (add) /* sums that are exact in every format: small integers */
       for (uint32_t i = 16; i < WORDS; i++) {
         uint32_t v = random_u32() % 16;
-        in[i] = bytes == 4 ? as_bits((float)v) : types[t].type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? (as_bits((float)v) >> 16) * 0x10001u : (v ? 0x4400u + v % 4 * 0x100u : 0u) * 0x10001u;
+        in[i] = bytes == 4                                          ? as_bits((float)v)
+                : types[t].type == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ? (as_bits((float)v) >> 16) * 0x10001u
+                                                                    : (v ? 0x4400u + v % 4 * 0x100u : 0u) * 0x10001u;
       }
     in[0] = (uint32_t)((int)(random_u32() % 400) - 100), in[1] = (uint32_t)((int)(random_u32() % 160) - 40);
     in[2] = (uint32_t)((int)(random_u32() % 300) - 40), in[3] = (uint32_t)((int)(random_u32() % 130) - 20);
     run_both(isa_code, "num_tma", "num_tma", 128, 65536 + 64, row * map.box_rows, add, &map, &map_out);
-    snprintf(what, sizeof what, "TMA type %d swizzle %u box %u x %u at %d, %d; out at %d, %d add %u nan %d", map.type, swizzle, map.box_columns,
-             map.box_rows, (int)in[0], (int)in[1], (int)in[2], (int)in[3], add, map.nan_fill);
+    snprintf(what, sizeof what, "TMA type %d swizzle %u box %u x %u at %d, %d; out at %d, %d add %u nan %d", map.type, swizzle,
+             map.box_columns, map.box_rows, (int)in[0], (int)in[1], (int)in[2], (int)in[3], add, map.nan_fill);
     same_words(what, 0, row * map.box_rows / 4);
     same_words(what, 16384, 96 * 64);
   }
@@ -303,9 +310,12 @@ static uint32_t element_word(int type, int integers) {
   for (uint32_t i = 0; i < (type == E4M3 ? 4u : 2u); i++) {
     int v = (int)(random_u32() % 9) - 4;
     uint32_t bits, a = (uint32_t)abs(v);
-    if (type == E4M3) bits = integers ? (a == 0 ? 0 : a == 1 ? 0x38 : a == 2 ? 0x40 : a == 3 ? 0x44 : 0x48) : random_u32() & 0x5f;
-    else if (type == F16) bits = integers ? (a == 0 ? 0 : a == 1 ? 0x3c00 : a == 2 ? 0x4000 : a == 3 ? 0x4200 : 0x4400) : random_u32() & 0x3fff;
-    else bits = integers ? as_bits((float)a) >> 16 : (random_u32() & 0x7f) | (122 + random_u32() % 8) << 7;
+    if (type == E4M3)
+      bits = integers ? (a == 0 ? 0 : a == 1 ? 0x38 : a == 2 ? 0x40 : a == 3 ? 0x44 : 0x48) : random_u32() & 0x5f;
+    else if (type == F16)
+      bits = integers ? (a == 0 ? 0 : a == 1 ? 0x3c00 : a == 2 ? 0x4000 : a == 3 ? 0x4200 : 0x4400) : random_u32() & 0x3fff;
+    else
+      bits = integers ? as_bits((float)a) >> 16 : (random_u32() & 0x7f) | (122 + random_u32() % 8) << 7;
     if (integers ? v < 0 : random_u32() & 1) bits |= type == E4M3 ? 0x80 : 0x8000;
     w |= bits << ((type == E4M3 ? 8 : 16) * i);
   }
@@ -316,14 +326,16 @@ static void compare_mma(void) {
   for (int round = 0; round < 100; round++) {
     int type = round % 2, integers = round / 2 % 2;
     for (uint32_t i = 0; i < 320; i++)
-      in[i] = i % 10 < 6 ? element_word(type, integers) : as_bits(integers ? (float)((int)(random_u32() % 64) - 32) : (float)(int32_t)random_u32() * 0x1p-30f);
+      in[i] = i % 10 < 6 ? element_word(type, integers)
+                         : as_bits(integers ? (float)((int)(random_u32() % 64) - 32) : (float)(int32_t)random_u32() * 0x1p-30f);
     run_both(isa_code, "num_mma", "num_mma", 32, 0, (uint32_t)type, 0, NULL, NULL);
     for (uint32_t i = 0; i < 128; i++) /* 16 products below 16 (bf16) or 4 (f16) */
       close_float(integers ? "mma on integers" : "mma", i, integers ? 0 : 16 * 16 * 0x1p-22);
   }
 }
 
-static void compare_wgmma_form(uint32_t n, const void *code, int type, uint32_t swizzle, uint32_t ta, uint32_t tb, uint32_t registers, int integers) {
+static void compare_wgmma_form(uint32_t n, const void *code, int type, uint32_t swizzle, uint32_t ta, uint32_t tb, uint32_t registers,
+                               int integers) {
   static const int tma_swizzle[4] = {0, 3, 2, 1};
   static const int types[3] = {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_DATA_TYPE_UINT8};
   uint32_t bytes = type == E4M3 ? 1 : 2, span = swizzle ? 256u >> swizzle : 16, accumulate = random_u32() & 1;
@@ -335,8 +347,8 @@ static void compare_wgmma_form(uint32_t n, const void *code, int type, uint32_t 
   map_form b = {2, types[type], 2, tma_swizzle[swizzle], 0, bytes, b_columns, b_rows, 64 * 32 * 4, span / bytes, b_rows, 1};
   char kernel[32], what[128];
   snprintf(kernel, sizeof kernel, "num_wgmma_%u", n);
-  snprintf(what, sizeof what, "wgmma n %u type %d swizzle %u trans %u %u registers %u accumulate %u%s", n, type, swizzle, ta, tb, registers, accumulate,
-           integers ? ", integers" : "");
+  snprintf(what, sizeof what, "wgmma n %u type %d swizzle %u trans %u %u registers %u accumulate %u%s", n, type, swizzle, ta, tb, registers,
+           accumulate, integers ? ", integers" : "");
   run_both(code, kernel, "num_wgmma", 128, 2 * 64 * 256 * 2 + 64, n,
            swizzle | (uint32_t)type << 2 | ta << 4 | tb << 5 | registers << 6 | accumulate << 7, &a, &b);
   /* integers: exact, 14 bits are enough. Random: 64 (128) products, each aligned to the largest; e4m3 keeps 13 bits or so */
@@ -376,8 +388,12 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*compare)(void);
-  } parts[] = {{"moves", compare_moves},   {"arithmetic", compare_arithmetic}, {"approximations", compare_approximations},
-               {"TMA", compare_tma},       {"mma", compare_mma},               {"wgmma", compare_wgmma}};
+  } parts[] = {{"moves", compare_moves},
+               {"arithmetic", compare_arithmetic},
+               {"approximations", compare_approximations},
+               {"TMA", compare_tma},
+               {"mma", compare_mma},
+               {"wgmma", compare_wgmma}};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     int before = failures, had = compared;
     parts[i].compare();

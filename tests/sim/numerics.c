@@ -10,8 +10,10 @@ KERNEL(num_mma, 32, test_params) {
   const u32 *in = p.in + 10 * tid();
   for (u32 i = 0; i < 4; i++) a[i] = gmem_load_4(in + i), d[i] = gmem_load_f32(in + 6 + i);
   for (u32 i = 0; i < 2; i++) b[i] = gmem_load_4(in + 4 + i);
-  if (p.n) mma_m16n8k16_f16(d, a, b);
-  else mma_m16n8k16_bf16(d, a, b);
+  if (p.n)
+    mma_m16n8k16_f16(d, a, b);
+  else
+    mma_m16n8k16_bf16(d, a, b);
   for (u32 i = 0; i < 4; i++) gmem_store_f32(p.out + 4 * tid() + i, d[i]);
 }
 
@@ -138,8 +140,10 @@ KERNEL(num_tma, 128, test_params) {
     gmem_store_16(p.out + 4 * i, r);
   }
   if (tid() == 0) {
-    if (p.fault) tma_reduce_add_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
-    else tma_store_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
+    if (p.fault)
+      tma_reduce_add_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
+    else
+      tma_store_4d(&p.map_out, s, (i32)gmem_load_4(p.in + 2), (i32)gmem_load_4(p.in + 3), 0, 0);
     tma_store_commit();
     tma_store_wait(0);
   }

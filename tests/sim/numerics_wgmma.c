@@ -4,12 +4,12 @@
 #include "sm90.h"
 
 #ifdef N
-#define NAME_(n) num_wgmma_##n
-#define NAME(n) NAME_(n)
+#define NAME_(n)     num_wgmma_##n
+#define NAME(n)      NAME_(n)
 #define WGMMA_KERNEL NAME(N)
 #define ACCUMULATORS (N / 2)
 #else
-#define N f.n
+#define N            f.n
 #define WGMMA_KERNEL num_wgmma
 #define ACCUMULATORS 128
 #endif
@@ -46,7 +46,14 @@ FN u64 operand_descriptor(u32 tile, const form *f, u32 k_step, u32 rows, int tra
 }
 
 KERNEL(WGMMA_KERNEL, 128, test_params) {
-  form f = {p.n, p.fault & 3, p.fault & 3 ? 256u >> (p.fault & 3) : 16u, p.fault >> 2 & 3, p.fault >> 4 & 1, p.fault >> 5 & 1, p.fault >> 6 & 1, p.fault >> 7 & 1};
+  form f = {p.n,
+            p.fault & 3,
+            p.fault & 3 ? 256u >> (p.fault & 3) : 16u,
+            p.fault >> 2 & 3,
+            p.fault >> 4 & 1,
+            p.fault >> 5 & 1,
+            p.fault >> 6 & 1,
+            p.fault >> 7 & 1};
   u32 s = smem_base(), element = f.type == 2 ? 1 : 2, a_rows = 64, a_width = 128, a[4];
   u32 b_rows = f.trans_b ? 64 : f.n, b_width = f.trans_b ? 2 * f.n : 128;
   float d[ACCUMULATORS];

@@ -10,15 +10,15 @@
 #ifndef FAULT
 #define FAULT 0
 #endif
-#define D 128
-#define BM 128
-#define BN 128
-#define STAGES 2
-#define Q_BYTES (BM * D * 2)
-#define KV_BYTES (BN * D * 2)
-#define SMEM_K Q_BYTES
-#define SMEM_V (SMEM_K + STAGES * KV_BYTES)
-#define SMEM_O (SMEM_V + STAGES * KV_BYTES)
+#define D             128
+#define BM            128
+#define BN            128
+#define STAGES        2
+#define Q_BYTES       (BM * D * 2)
+#define KV_BYTES      (BN * D * 2)
+#define SMEM_K        Q_BYTES
+#define SMEM_V        (SMEM_K + STAGES * KV_BYTES)
+#define SMEM_O        (SMEM_V + STAGES * KV_BYTES)
 #define SMEM_BARRIERS (SMEM_O + Q_BYTES)
 
 FN u32 q_full(u32 s) { return s + SMEM_BARRIERS; }
@@ -127,8 +127,10 @@ FN void consume(u32 s, const pipeline_params *p, u32 consumer, u32 row) {
     if (n < blocks) {
       if (FAULT == 6 && leader) mbarrier_arrive(k_empty(s, i));
       if (FAULT != 2) {
-        if (n) wgmma_wait(1);
-        else wgmma_wait(0);
+        if (n)
+          wgmma_wait(1);
+        else
+          wgmma_wait(0);
       }
       if (FAULT != 6 && leader) mbarrier_arrive(k_empty(s, i));
       softmax(scores, max, sum, rescale, p->scale_log2);

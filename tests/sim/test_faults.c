@@ -72,9 +72,7 @@ static const fault_case cases[] = {
     {"fault_registers_operand", SIM_BAD_OPERAND, 90, 384, 0, 0, 0},
 };
 
-static _Alignas(64) struct {
-  u32 in[WORDS], gap_1[64], out[WORDS], gap_2[64];
-} memory; // gaps belong to no tensor
+static _Alignas(64) struct { u32 in[WORDS], gap_1[64], out[WORDS], gap_2[64]; } memory; // gaps belong to no tensor
 static u32 *const in = memory.in, *const out = memory.out;
 static test_params params;
 
@@ -111,8 +109,9 @@ static void run_case(const fault_case *c, u32 fault, u32 modes, u64 seed) {
   const sim_report *r = sim_get_report(d);
   int good = fault ? (has(r, c->kind) || (c->or_kind && has(r, c->or_kind))) && s != SIM_OK : s == SIM_OK && r->hazard_count == 0;
   if (!good || (fault && getenv("GLINT_SIM_SHOW"))) sim_report_print(r, stderr);
-  if (!good) fail_msg("%s, fault %u, modes %u, seed %llu: status %d, expected %s", c->kernel, fault, modes, seed, (int)s,
-                      fault ? sim_hazard_name(c->kind) : "silence");
+  if (!good)
+    fail_msg("%s, fault %u, modes %u, seed %llu: status %d, expected %s", c->kernel, fault, modes, seed, (int)s,
+             fault ? sim_hazard_name(c->kind) : "silence");
 }
 
 static void each_fault_is_reported_and_its_twin_is_silent(void **state) {

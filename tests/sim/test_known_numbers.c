@@ -53,7 +53,8 @@ static void ldmatrix_at_stride_128_conflicts_8_ways_swizzled_not(void **state) {
 static void scalar_16_bit_loads_take_8_times_the_instructions(void **state) {
   (void)state;
   sim_tensor narrow_in, wide_in;
-  sim_line narrow = run("known_vector_loads", 0, "ld.global.u16", &narrow_in), wide = run("known_vector_loads", 1, "ld.global.v4", &wide_in);
+  sim_line narrow = run("known_vector_loads", 0, "ld.global.u16", &narrow_in),
+           wide = run("known_vector_loads", 1, "ld.global.v4", &wide_in);
   assert_int_equal(wide.warp_instructions, 2);
   assert_int_equal(narrow.warp_instructions, 8 * wide.warp_instructions);
   assert_int_equal(wide_in.bytes_read, 1024);
@@ -66,9 +67,7 @@ static void scalar_16_bit_loads_take_8_times_the_instructions(void **state) {
 
 static void strides_cost_sectors_and_transactions(void **state) {
   (void)state;
-  static const struct {
-    u32 stride, sectors, transactions;
-  } expected[] = {{1, 4, 1}, {2, 8, 2}, {8, 32, 8}, {32, 32, 32}};
+  static const struct { u32 stride, sectors, transactions; } expected[] = {{1, 4, 1}, {2, 8, 2}, {8, 32, 8}, {32, 32, 32}};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     sim_line l = run("known_stride", expected[i].stride, "ld.global.u32", NULL);
     assert_int_equal(l.warp_instructions, 1);

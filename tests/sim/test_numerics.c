@@ -109,7 +109,8 @@ static void ldmatrix_and_stmatrix_follow_the_manual(void **state) {
     for (u32 l = 0; l < 32; l++)
       for (u32 m = 0; m < count; m++) {
         u32 r = l / 4, c = 2 * (l % 4);
-        u32 expected = trans ? half_of(in, m, c, r) | (u32)half_of(in, m, c + 1, r) << 16 : half_of(in, m, r, c) | (u32)half_of(in, m, r, c + 1) << 16;
+        u32 expected =
+            trans ? half_of(in, m, c, r) | (u32)half_of(in, m, c + 1, r) << 16 : half_of(in, m, r, c) | (u32)half_of(in, m, r, c + 1) << 16;
         assert_int_equal(out[4 * l + m], expected);
       }
     if (count == 1) continue;
@@ -156,8 +157,11 @@ static void encode(tensor_map *map, const void *base, int type, u32 width_bytes,
   u32 bytes = type == SIM_E4M3 ? 1 : 2;
   const u64 dims[2] = {width_bytes / bytes, rows}, strides[1] = {width_bytes};
   const u32 box[2] = {spans[swizzle] / bytes, rows}, steps[2] = {1, 1};
-  assert_null(sim_tensor_map_encode(map, type == SIM_E4M3 ? 0 : type == SIM_F16 ? 6 : 9, 2, (void *)(uintptr_t)base, dims, strides, box, steps, 0,
-                                    tma_swizzle[swizzle], 0, 0));
+  assert_null(sim_tensor_map_encode(map,
+                                    type == SIM_E4M3  ? 0
+                                    : type == SIM_F16 ? 6
+                                                      : 9,
+                                    2, (void *)(uintptr_t)base, dims, strides, box, steps, 0, tma_swizzle[swizzle], 0, 0));
 }
 
 static void check_wgmma(u32 n, int type, u32 swizzle, u32 trans_a, u32 trans_b, u32 registers, u32 accumulate) {
@@ -178,8 +182,8 @@ static void check_wgmma(u32 n, int type, u32 swizzle, u32 trans_a, u32 trans_b, 
       for (u32 k = 0; k < depth; k++)
         s += element(a, trans_a ? k * 64 + r : r * depth + k, type) * element(b, trans_b ? k * n + j : j * depth + k, type);
       if (out[128 * t + i] != sim_bits(s) && !(out_float(128 * t + i) == 0 && s == 0))
-        fail_msg("n %u type %d swizzle %u trans %u %u registers %u accumulate %u: (%u, %u) is %g, expected %g", n, type, swizzle, trans_a, trans_b,
-                 registers, accumulate, r, j, (double)out_float(128 * t + i), (double)s);
+        fail_msg("n %u type %d swizzle %u trans %u %u registers %u accumulate %u: (%u, %u) is %g, expected %g", n, type, swizzle, trans_a,
+                 trans_b, registers, accumulate, r, j, (double)out_float(128 * t + i), (double)s);
     }
 }
 

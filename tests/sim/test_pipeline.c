@@ -109,7 +109,9 @@ static void v_not_waited_for(void **state) { (void)state, expect("pipeline_1", S
 static void qk_not_waited_for(void **state) { (void)state, expect("pipeline_2", SIM_WGMMA_NOT_WAITED, SIM_WGMMA_NOT_WAITED); }
 static void too_many_bytes_expected(void **state) { (void)state, expect("pipeline_3", SIM_DEADLOCK, SIM_DEADLOCK); }
 static void v_released_early(void **state) { (void)state, expect("pipeline_5", SIM_WGMMA_STILL_READS, SIM_WGMMA_STILL_READS); }
-static void k_released_just_before_the_wait(void **state) { (void)state, expect("pipeline_6", SIM_WGMMA_STILL_READS, SIM_WGMMA_STILL_READS); }
+static void k_released_just_before_the_wait(void **state) {
+  (void)state, expect("pipeline_6", SIM_WGMMA_STILL_READS, SIM_WGMMA_STILL_READS);
+}
 
 // Not a hazard, but a wrong result, and bank conflicts that say where.
 static void no_swizzle_in_the_epilogue(void **state) {
@@ -125,9 +127,8 @@ static void no_swizzle_in_the_epilogue(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_pipeline_is_silent_and_right), cmocka_unit_test(v_not_waited_for),
-      cmocka_unit_test(qk_not_waited_for),                cmocka_unit_test(too_many_bytes_expected),
-      cmocka_unit_test(no_swizzle_in_the_epilogue),       cmocka_unit_test(v_released_early),
+      cmocka_unit_test(the_pipeline_is_silent_and_right), cmocka_unit_test(v_not_waited_for),           cmocka_unit_test(qk_not_waited_for),
+      cmocka_unit_test(too_many_bytes_expected),          cmocka_unit_test(no_swizzle_in_the_epilogue), cmocka_unit_test(v_released_early),
       cmocka_unit_test(k_released_just_before_the_wait),
   };
   const char *given = getenv("GLINT_TEST_SEED");
