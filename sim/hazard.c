@@ -30,15 +30,6 @@ sim_place *place_of(u32 id) {
   return p;
 }
 
-const char *place_text(const sim_place *at, char *text, size_t size) {
-  if (!at) snprintf(text, size, "?");
-  else {
-    const char *slash = strrchr(at->file, '/');
-    snprintf(text, size, "%s:%d (%s)", slash ? slash + 1 : at->file, at->line, at->instruction);
-  }
-  return text;
-}
-
 void hazard(sim_thread *t, sim_hazard_kind kind, const sim_place *at, const sim_place *other, u32 other_thread, const char *format, ...) {
   sim_device *d = t->block->device;
   sim_report *r = &d->report;
@@ -58,32 +49,6 @@ void hazard(sim_thread *t, sim_hazard_kind kind, const sim_place *at, const sim_
   va_start(arguments, format);
   vsnprintf(h->text, sizeof h->text, format, arguments);
   va_end(arguments);
-}
-
-const char *sim_hazard_name(sim_hazard_kind kind) {
-  static const char *const names[SIM_HAZARD_KINDS] = {
-      [SIM_SMEM_OUT_OF_BOUNDS] = "shared memory out of bounds",
-      [SIM_GMEM_OUT_OF_BOUNDS] = "global memory out of bounds",
-      [SIM_MISALIGNED] = "misaligned access",
-      [SIM_UNINITIALISED] = "uninitialised shared memory",
-      [SIM_RACE] = "race",
-      [SIM_CP_ASYNC_NOT_WAITED] = "cp.async not waited for",
-      [SIM_TMA_NOT_WAITED] = "TMA load not waited for",
-      [SIM_WGMMA_NOT_WAITED] = "wgmma not waited for",
-      [SIM_WGMMA_STILL_READS] = "wgmma may still read",
-      [SIM_TMA_STILL_READS] = "TMA store may still read",
-      [SIM_MISSING_PROXY_FENCE] = "missing fence.proxy.async",
-      [SIM_MISSING_WGMMA_FENCE] = "missing wgmma.fence",
-      [SIM_MISSING_INIT_FENCE] = "missing fence.mbarrier_init",
-      [SIM_DIVERGENT] = "divergence",
-      [SIM_BARRIER_MISUSE] = "barrier misuse",
-      [SIM_MBARRIER_MISUSE] = "mbarrier misuse",
-      [SIM_BAD_OPERAND] = "bad operand",
-      [SIM_BAD_TENSOR_MAP] = "bad tensor map",
-      [SIM_DEADLOCK] = "deadlock",
-      [SIM_NOT_ON_ARCH] = "not on this arch",
-  };
-  return (unsigned)kind < SIM_HAZARD_KINDS ? names[kind] : "unknown";
 }
 
 int require_arch(sim_thread *t, sim_place *at, u32 arch) {

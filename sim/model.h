@@ -278,7 +278,6 @@ u32 place_id(sim_place *at);
 sim_place *place_of(u32 id);
 __attribute__((format(printf, 6, 7))) void hazard(sim_thread *t, sim_hazard_kind kind, const sim_place *at, const sim_place *other,
                                                   u32 other_thread, const char *format, ...);
-const char *place_text(const sim_place *at, char *text, size_t size); // file.c:12 (instruction)
 int require_arch(sim_thread *t, sim_place *at, u32 arch);
 
 // ---- knowledge.c

@@ -86,7 +86,7 @@ int warp_gather(sim_thread *t, sim_place *at, void *operands) {
     u32 there = (u32)__builtin_ctz(w->arrived);
     char text[160];
     hazard(t, SIM_DIVERGENT, at, w->place, w->id * WARP + there, "lane %u of warp %u comes here while lane %u waits at %s", t->lane, w->id, there,
-           place_text(w->place, text, sizeof text));
+           sim_place_text(w->place, text, sizeof text));
     block_abort(t);
   }
   if (w->exited) {
@@ -149,7 +149,7 @@ static void report_deadlock(sim_block *b) {
     int n = snprintf(text + used, sizeof text - used, "%sthread%s %u", used ? "; " : "", last > i ? "s" : "", i);
     used += (size_t)n;
     if (last > i && used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "-%u", last);
-    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, " at %s %s", place_text(t->at, place, sizeof place), why);
+    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, " at %s %s", sim_place_text(t->at, place, sizeof place), why);
   }
   if (b->exited && used < sizeof text) snprintf(text + used, sizeof text - used, "; %u threads have left", b->exited);
   if (!first) return;

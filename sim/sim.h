@@ -67,6 +67,9 @@ u32 sim_sm_count(void);         // blocks resident at once, as the model reports
 const char *sim_tensor_map_encode(tensor_map *map, int data_type, u32 rank, void *base, const u64 *dims, const u64 *strides_bytes,
                                   const u32 *box, const u32 *element_strides, int interleave, int swizzle, int l2_promotion, int oob_fill);
 
+// "file.c:12 (instruction)"; returns text.
+const char *sim_place_text(const sim_place *at, char *text, size_t size);
+
 // ---- report -------------------------------------------------------------------------------------------------------------------
 typedef enum sim_hazard_kind {
   SIM_SMEM_OUT_OF_BOUNDS,
@@ -130,6 +133,7 @@ typedef struct sim_report {
 } sim_report;
 const sim_report *sim_get_report(sim_device *device); // valid until the next call with this device
 void sim_reset_report(sim_device *device);
+// These and sim_hazard_name, sim_place_text are in print.c, which needs nothing else of the simulator.
 void sim_report_print(const sim_report *report, FILE *out);      // for people
 void sim_report_print_json(const sim_report *report, FILE *out); // one object
 
