@@ -15,15 +15,24 @@ static u32 range_position(const sim_device *d, const void *p) { // of the first 
   return low;
 }
 
+static int tensor_named(sim_device *d, const char *name, u32 *index) {
+  for (*index = 0; *index < d->tensor_count; ++*index)
+    if (!strncmp(d->tensors[*index].name, name, sizeof d->tensors->name - 1)) return 0;
+  if (!grow(&d->tensors, &d->tensor_capacity, d->tensor_count + 1, sizeof *d->tensors)) return -1;
+  tensor_counts *t = &d->tensors[d->tensor_count++];
+  *t = (tensor_counts){0};
+  snprintf(t->name, sizeof t->name, "%s", name);
+  return 0;
+}
+
 int sim_memory_register(sim_device *d, const char *name, void *base, size_t bytes) {
-  u32 at = range_position(d, base);
+  u32 at = range_position(d, base), tensor;
   uintptr_t start = (uintptr_t)base;
   if (!bytes || (at && start < (uintptr_t)d->ranges[at - 1].base + d->ranges[at - 1].bytes)) return -1;
   if (at < d->range_count && start + bytes > (uintptr_t)d->ranges[at].base) return -1;
-  if (!grow(&d->ranges, &d->range_capacity, d->range_count + 1, sizeof *d->ranges)) return -1;
+  if (!grow(&d->ranges, &d->range_capacity, d->range_count + 1, sizeof *d->ranges) || tensor_named(d, name, &tensor)) return -1;
   memmove(d->ranges + at + 1, d->ranges + at, (d->range_count - at) * sizeof *d->ranges);
-  d->ranges[at] = (memory_range){.base = base, .bytes = bytes, .order = d->ranges_registered++};
-  snprintf(d->ranges[at].name, sizeof d->ranges[at].name, "%s", name);
+  d->ranges[at] = (memory_range){.base = base, .bytes = bytes, .tensor = tensor};
   d->range_count++;
   return 0;
 }
@@ -46,9 +55,7 @@ int sim_memory_unregister(sim_device *d, void *base) {
 int sim_memory_rename(sim_device *d, void *base, const char *name) {
   memory_range *r = range_starting(d, base);
   if (!r) return -1;
-  snprintf(r->name, sizeof r->name, "%s", name);
-  r->counts = (sim_tensor){0};
-  return 0;
+  return tensor_named(d, name, &r->tensor);
 }
 
 memory_range *gmem_range(sim_device *d, const void *p, size_t bytes) {
@@ -72,7 +79,7 @@ int gmem_range_ok(sim_thread *t, sim_place *at, const void *p, u32 bytes, u32 al
     const memory_range *r = next ? &d->ranges[next - 1] : NULL;
     if (r)
       hazard(t, SIM_GMEM_OUT_OF_BOUNDS, at, NULL, ~0u, "%u bytes at %p: offset %lld of %s, which has %zu bytes", bytes, p,
-             (long long)((uintptr_t)p - (uintptr_t)r->base), r->name, r->bytes);
+             (long long)((uintptr_t)p - (uintptr_t)r->base), d->tensors[r->tensor].name, r->bytes);
     else hazard(t, SIM_GMEM_OUT_OF_BOUNDS, at, NULL, ~0u, "%u bytes at %p: below every registered tensor", bytes, p);
     return 0;
   }

@@ -230,19 +230,24 @@ struct sim_block {
   sim_block *next;
 };
 
+// Counts stay with the name when its range is unregistered, and go on when another takes the name.
+typedef struct tensor_counts {
+  sim_tensor counts;
+  char name[64];
+} tensor_counts;
 typedef struct memory_range {
   unsigned char *base;
   size_t bytes;
-  sim_tensor counts;
-  char name[64];
-  u32 order;
+  u32 tensor; // index of its counts
 } memory_range;
 
 struct sim_device {
   sim_config config;
   u64 progress; // grows with everything that can end a wait
   memory_range *ranges; // by address
-  u32 range_count, range_capacity, last_range, ranges_registered;
+  u32 range_count, range_capacity, last_range;
+  tensor_counts *tensors; // in order of first registration
+  u32 tensor_count, tensor_capacity;
   sim_hazard *hazards;
   sim_line *lines; // by place id
   u32 line_capacity;

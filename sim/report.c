@@ -29,15 +29,13 @@ static void gather_tensors(sim_device *d) {
   sim_report *r = &d->report;
   r->tensor_count = 0;
   free(d->report_tensors);
-  d->report_tensors = calloc(d->range_count + 1, sizeof *d->report_tensors);
+  d->report_tensors = calloc(d->tensor_count + 1, sizeof *d->report_tensors);
   r->tensors = d->report_tensors;
   if (!d->report_tensors) return;
-  for (u32 order = 0; order < d->ranges_registered; order++)
-    for (u32 i = 0; i < d->range_count; i++)
-      if (d->ranges[i].order == order) {
-        d->report_tensors[r->tensor_count] = d->ranges[i].counts;
-        d->report_tensors[r->tensor_count++].name = d->ranges[i].name;
-      }
+  for (; r->tensor_count < d->tensor_count; r->tensor_count++) {
+    d->report_tensors[r->tensor_count] = d->tensors[r->tensor_count].counts;
+    d->report_tensors[r->tensor_count].name = d->tensors[r->tensor_count].name;
+  }
 }
 
 const sim_report *sim_get_report(sim_device *d) {
@@ -46,8 +44,22 @@ const sim_report *sim_get_report(sim_device *d) {
   return &d->report;
 }
 
+// Names of which no range is left are forgotten.
+static void reset_tensors(sim_device *d) {
+  u32 kept = 0;
+  for (u32 i = 0; i < d->tensor_count; i++) {
+    int used = 0;
+    for (u32 j = 0; j < d->range_count; j++)
+      if (d->ranges[j].tensor == i) d->ranges[j].tensor = kept, used = 1;
+    if (!used) continue;
+    if (kept != i) d->tensors[kept] = d->tensors[i];
+    d->tensors[kept++].counts = (sim_tensor){0};
+  }
+  d->tensor_count = kept;
+}
+
 void sim_reset_report(sim_device *d) {
   d->report = (sim_report){.hazards = d->hazards};
   if (d->lines) memset(d->lines, 0, d->line_capacity * sizeof *d->lines);
-  for (u32 i = 0; i < d->range_count; i++) d->ranges[i].counts = (sim_tensor){0};
+  reset_tensors(d);
 }

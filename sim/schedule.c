@@ -439,7 +439,7 @@ void sim_close(sim_device *d) {
     next = b->next;
     block_free(b);
   }
-  free(d->ranges), free(d->hazards), free(d->lines), free(d->report_lines), free(d->report_tensors);
+  free(d->ranges), free(d->tensors), free(d->hazards), free(d->lines), free(d->report_lines), free(d->report_tensors);
   free(d);
 }
 

@@ -46,11 +46,11 @@ void sim_set_modes(sim_device *device, u32 modes, u64 seed);
 sim_kernel *sim_find_kernel(const char *name);
 sim_kernel *sim_next_kernel(sim_kernel *kernel);
 
-// Global memory: kernels may touch registered ranges only. The name (copied) appears in reports; ranges must not overlap.
-// Both return 0, or -1 (overlap, not found, no memory).
+// Global memory: kernels may touch registered ranges only. The name (copied, 63 characters) appears in reports, and counts stay with it until the
+// report is reset, also when its range is gone; ranges must not overlap. All return 0, or -1 (overlap, not found, no memory).
 int sim_memory_register(sim_device *device, const char *name, void *base, size_t bytes);
 int sim_memory_unregister(sim_device *device, void *base);
-int sim_memory_rename(sim_device *device, void *base, const char *name); // counts start anew
+int sim_memory_rename(sim_device *device, void *base, const char *name);
 
 typedef enum sim_status {
   SIM_OK,          // ran to its end without a hazard
@@ -125,7 +125,7 @@ typedef struct sim_report {
   u32 hazard_count, line_count, tensor_count;
   const sim_hazard *hazards;
   const sim_line *lines;     // by file and line
-  const sim_tensor *tensors; // in order of registration
+  const sim_tensor *tensors; // in order of their first registration
   u64 hazards_dropped;       // distinct ones beyond max_hazards
   u64 launches, blocks, threads;
   u64 mma, wgmma, tma_bytes, cp_async, barriers;  // instructions (warp, warpgroup), bytes moved by TMA, warp instructions, cta-wide
