@@ -1,12 +1,14 @@
-/* Forward attention on a GPU, timed: the papers' grid or any cell, one or several kernels against each other.
+/* Attention on a GPU, forward or backward, timed: the papers' grid or any cell, one or several kernels against each other.
  *
  *   gpu_bench                                            bf16, head_dim 64 128 256, causal and not, seqlen 512 to 16384
  *   gpu_bench --kernel glint_forward_fa2,glint_forward_fa3 --head-dim 128
+ *   gpu_bench --backward --head-dim 128
  *   gpu_bench --cells < cells.txt                        one cell a line: dtype head_dim causal batch heads heads_kv seqlen_q seqlen_k
  *
  * Prints CSV: impl,dir,dtype,hdim,causal,batch,heads,heads_kv,seqlen,ms,tflops,check. Inputs are random normal numbers, ms is the median, and
  * TFLOP/s count 4 * batch * heads * seqlen_q * seqlen_k * head_dim, half of it when causal. check is the largest error of some rows against
- * the formula in double precision, over what rounding allows: 1 or less is right. Several kernels take turns within a cell, so that
+ * the formula in double precision, over what rounding allows: 1 or less is right (of the forward pass; `glint check` judges gradients).
+ * Backward counts 2.5 times the forward's FLOPs. Several kernels take turns within a cell, so that
  * a card that slows down slows all of them. */
 #include "convert.h"
 #include "cuda/memory.h"
@@ -25,6 +27,8 @@
 #define MOST_REPS    200
 #define TABLE        65536
 
+enum { LSE = 4, D_O, DQ, DK, DV, DEVICE_ARRAYS };
+
 typedef struct cell {
   glint_dtype dtype;
   int causal;
@@ -39,7 +43,7 @@ typedef struct list {
 typedef struct settings {
   char *kernels[MOST_KERNELS];
   int kernel_count;
-  int arch, device, reps, warmup, check_rows, cells;
+  int arch, device, reps, warmup, check_rows, cells, backward;
   list dtypes, head_dims, causals, seqlens;
   int64_t tokens, width, group;
 } settings;
@@ -49,8 +53,9 @@ typedef struct bench {
   glint_device_memory *memory;
   gpu_clock *clock;
   glint_context *context[MOST_KERNELS];
-  uint16_t *host[3]; /* q, k, v, flat */
-  void *device[5];   /* q, k, v, o, lse */
+  glint_context *forward;      /* gives o and lse to backward kernels; NULL: the kernel's own context */
+  uint16_t *host[3];           /* q, k, v, flat */
+  void *device[DEVICE_ARRAYS]; /* q, k, v, o, lse; for the backward pass d_o, dq, dk, dv */
   uint16_t *o;
   float *lse;
   int64_t elements, rows; /* room in each array, in lse */
@@ -95,9 +100,10 @@ static glint_status reserve(bench *b, int64_t elements, int64_t rows, glint_erro
   if (elements <= b->elements && rows <= b->rows) return GLINT_OK;
   if (elements < b->elements) elements = b->elements;
   if (rows < b->rows) rows = b->rows;
-  for (int i = 0; i < 5 && status == GLINT_OK; i++) {
+  for (int i = 0; i < (b->s.backward ? DEVICE_ARRAYS : LSE + 1) && status == GLINT_OK; i++) {
     status = glint_device_free(b->memory, b->device[i], error);
-    if (status == GLINT_OK) status = glint_device_alloc(b->memory, i < 4 ? (size_t)elements * 2 : (size_t)rows * 4, &b->device[i], error);
+    if (status == GLINT_OK)
+      status = glint_device_alloc(b->memory, i == LSE ? (size_t)rows * 4 : (size_t)elements * 2, &b->device[i], error);
   }
   for (int i = 0; i < 3; i++) b->host[i] = realloc(b->host[i], (size_t)elements * 2);
   b->o = realloc(b->o, (size_t)elements * 2);
@@ -117,6 +123,9 @@ static glint_status fill(bench *b, glint_dtype dtype, glint_error *error) {
     fill_normal(b->host[i], b->elements, dtype, &b->random);
     status = glint_device_upload(b->memory, b->device[i], b->host[i], (size_t)b->elements * 2, error);
   }
+  /* q's numbers once more: what counts is that they are random */
+  if (status == GLINT_OK && b->s.backward)
+    status = glint_device_upload(b->memory, b->device[D_O], b->host[0], (size_t)b->elements * 2, error);
   b->filled = dtype;
   return status;
 }
@@ -199,14 +208,24 @@ static glint_problem problem_of(const bench *b, const cell *c) {
   return p;
 }
 
+static glint_gradients gradients_of(const bench *b, const cell *c) {
+  glint_gradients g = {.struct_size = sizeof g};
+  g.d_o = tensor(b->device[D_O], c->dtype, c->batch, c->seqlen_q, c->heads, c->head_dim);
+  g.dq = tensor(b->device[DQ], c->dtype, c->batch, c->seqlen_q, c->heads, c->head_dim);
+  g.dk = tensor(b->device[DK], c->dtype, c->batch, c->seqlen_k, c->heads_kv, c->head_dim);
+  g.dv = tensor(b->device[DV], c->dtype, c->batch, c->seqlen_k, c->heads_kv, c->head_dim);
+  return g;
+}
+
 typedef struct timed_call {
   glint_context *context;
   const glint_problem *problem;
+  const glint_gradients *gradients; /* NULL: forward */
 } timed_call;
 
-static glint_status forward(void *user) {
+static glint_status pass(void *user) {
   const timed_call *call = user;
-  return glint_forward(call->context, call->problem);
+  return call->gradients ? glint_backward(call->context, call->problem, call->gradients) : glint_forward(call->context, call->problem);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -223,16 +242,16 @@ static glint_status first_run(bench *b, const cell *c, const timed_call *call, d
   glint_status status = glint_device_upload(b->memory, b->device[3], b->o, o_bytes, error);
   if (status == GLINT_OK) status = glint_device_upload(b->memory, b->device[4], b->lse, rows * 4, error);
   if (status != GLINT_OK) return status;
-  status = glint_forward(call->context, call->problem);
-  if (status != GLINT_OK) return glint_fail(error, status, "%s", glint_last_error(call->context));
+  status = glint_forward(b->forward ? b->forward : call->context, call->problem);
+  if (status != GLINT_OK) return glint_fail(error, status, "%s", glint_last_error(b->forward ? b->forward : call->context));
   return b->s.check_rows ? check(b, c, worst, error) : glint_device_synchronize(b->memory, error);
 }
 
 static void print_row(bench *b, const cell *c, const char *kernel, double ms, double worst) {
   const double pairs = (double)c->batch * (double)c->heads * (double)c->seqlen_q * (double)c->seqlen_k * (c->causal ? 0.5 : 1);
-  printf("%s,fwd,%s,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.4f,%.1f,%.2f\n", kernel,
+  printf("%s,%s,%s,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.4f,%.1f,%.2f\n", kernel, b->s.backward ? "bwd" : "fwd",
          c->dtype == GLINT_BFLOAT16 ? "bf16" : "fp16", c->head_dim, c->causal, c->batch, c->heads, c->heads_kv, c->seqlen_k, ms,
-         4 * pairs * (double)c->head_dim / ms * 1e-9, worst);
+         (b->s.backward ? 10 : 4) * pairs * (double)c->head_dim / ms * 1e-9, worst);
   fflush(stdout);
   if (!(worst <= 1)) b->failures++;
 }
@@ -249,7 +268,7 @@ static glint_status time_all(bench *b, timed_call *calls, int count, double time
     for (int k = 0; k < count && status == GLINT_OK; k++) {
       double ms;
       int turn = r & 1 ? count - 1 - k : k;
-      status = gpu_clock_time(b->clock, forward, &calls[turn], &ms, error);
+      status = gpu_clock_time(b->clock, pass, &calls[turn], &ms, error);
       if (r >= 0) times[turn][r] = ms;
     }
   return status;
@@ -267,10 +286,12 @@ static glint_status run_cell(bench *b, const cell *c, glint_error *error) {
   if (status == GLINT_OK) status = fill(b, c->dtype, error);
   if (status != GLINT_OK) return status;
   const glint_problem problem = problem_of(b, c);
+  const glint_gradients gradients = gradients_of(b, c);
   for (int i = 0; i < b->s.kernel_count; i++) {
-    calls[count] = (timed_call){b->context[i], &problem};
+    calls[count] = (timed_call){b->context[i], &problem, b->s.backward ? &gradients : NULL};
     plans[count].struct_size = sizeof plans[count];
-    status = glint_plan(b->context[i], GLINT_PASS_FORWARD, &problem, NULL, &plans[count]);
+    status = glint_plan(b->context[i], b->s.backward ? GLINT_PASS_BACKWARD : GLINT_PASS_FORWARD, &problem, calls[count].gradients,
+                        &plans[count]);
     if (status != GLINT_OK) {
       report(c, b->s.kernels[i], glint_last_error(b->context[i]));
       continue;
@@ -345,7 +366,7 @@ static int parse_dtypes(const char *text, list *out) {
   return out->count > 0;
 }
 
-enum { KEY_REPS = 256, KEY_WARMUP, KEY_CHECK, KEY_CELLS, KEY_TOKENS, KEY_WIDTH, KEY_GROUP, KEY_DEVICE };
+enum { KEY_REPS = 256, KEY_WARMUP, KEY_CHECK, KEY_CELLS, KEY_TOKENS, KEY_WIDTH, KEY_GROUP, KEY_DEVICE, KEY_BACKWARD };
 
 static error_t parse(int key, char *text, struct argp_state *state) {
   settings *s = state->input;
@@ -364,6 +385,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_WARMUP: s->warmup = atoi(text), good = s->warmup >= 0; break;
   case KEY_CHECK: s->check_rows = atoi(text), good = s->check_rows >= 0; break;
   case KEY_CELLS: s->cells = 1; break;
+  case KEY_BACKWARD: s->backward = 1; break;
   case KEY_TOKENS: s->tokens = atoll(text), good = s->tokens > 0; break;
   case KEY_WIDTH: s->width = atoll(text), good = s->width > 0; break;
   case KEY_GROUP: s->group = atoll(text), good = s->group > 0; break;
@@ -387,6 +409,7 @@ static const struct argp_option options[] = {
     {"reps", KEY_REPS, "N", 0, "timed runs (default 15)", 0},
     {"warmup", KEY_WARMUP, "N", 0, "runs before (default 3)", 0},
     {"check", KEY_CHECK, "ROWS", 0, "rows compared with the formula; 0: none (default 6)", 0},
+    {"backward", KEY_BACKWARD, NULL, 0, "the backward pass", 0},
     {"cells", KEY_CELLS, NULL, 0, "read cells from standard input", 0},
     {"device", KEY_DEVICE, "N", 0, "ordinal of the GPU (default 0)", 0},
     {0}};
@@ -395,6 +418,11 @@ static glint_status open_all(bench *b, glint_error *error) {
   settings *s = &b->s;
   glint_status status = glint_device_memory_open(s->device, &b->memory, error);
   if (status == GLINT_OK) status = gpu_clock_open(s->device, &b->clock, error);
+  if (status == GLINT_OK && s->backward) {
+    glint_options o = {.struct_size = sizeof o, .engine = GLINT_ENGINE_CUDA, .device = s->device};
+    status = glint_open(&o, &b->forward);
+    if (status != GLINT_OK) status = glint_fail(error, status, "%s", glint_last_error(NULL));
+  }
   for (int i = 0; i < s->kernel_count && status == GLINT_OK; i++) {
     glint_options o = {.struct_size = sizeof o, .engine = GLINT_ENGINE_CUDA, .device = s->device, .arch = s->arch, .kernel = s->kernels[i]};
     status = glint_open(&o, &b->context[i]);
@@ -406,7 +434,8 @@ static glint_status open_all(bench *b, glint_error *error) {
 static void close_all(bench *b) {
   glint_error ignored;
   for (int i = 0; i < b->s.kernel_count; i++) glint_close(b->context[i]);
-  for (int i = 0; i < 5; i++)
+  glint_close(b->forward);
+  for (int i = 0; i < DEVICE_ARRAYS; i++)
     if (b->memory) glint_device_free(b->memory, b->device[i], &ignored);
   for (int i = 0; i < 3; i++) free(b->host[i]);
   free(b->o);
@@ -417,7 +446,7 @@ static void close_all(bench *b) {
 
 int main(int argc, char **argv) {
   static bench b = {.s = {.reps = 15, .warmup = 3, .check_rows = 6, .tokens = 16384, .width = 2048, .group = 1}, .random = 1};
-  static const struct argp argp = {options, parse, NULL, "Times glint's forward kernels on a GPU.", NULL, NULL, NULL};
+  static const struct argp argp = {options, parse, NULL, "Times glint's kernels on a GPU.", NULL, NULL, NULL};
   glint_error error = {""};
   char no_kernel[] = "";
   parse_list("64,128,256", &b.s.head_dims);

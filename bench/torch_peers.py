@@ -37,9 +37,9 @@ def median_ms(call, reps, warmup=3):
     return sorted(times)[len(times) // 2]
 
 
-def row(impl, dtype, dim, causal, batch, heads, heads_kv, seqlen, ms):
-    flops = 4.0 * batch * heads * seqlen * seqlen * dim * (0.5 if causal else 1.0)
-    print(f"{impl},fwd,{dtype},{dim},{causal},{batch},{heads},{heads_kv},{seqlen},{ms:.4f},{flops / ms * 1e-9:.1f},", flush=True)
+def row(impl, direction, dtype, dim, causal, batch, heads, heads_kv, seqlen, ms):
+    flops = (10.0 if direction == "bwd" else 4.0) * batch * heads * seqlen * seqlen * dim * (0.5 if causal else 1.0)
+    print(f"{impl},{direction},{dtype},{dim},{causal},{batch},{heads},{heads_kv},{seqlen},{ms:.4f},{flops / ms * 1e-9:.1f},", flush=True)
 
 
 def ceilings(reps):
@@ -55,15 +55,19 @@ def ceilings(reps):
     print(f"copy GB/s,ceiling,,,,,,,,{ms:.4f},{8 * x.numel() / ms * 1e-6:.0f},", flush=True)
 
 
-def torch_cell(names, cell, reps):
+def torch_cell(names, cell, reps, backward):
     dtype, dim, causal, batch, heads, heads_kv, seqlen, _ = cell
-    make = lambda h: torch.randn(batch, seqlen, h, dim, device="cuda", dtype=DTYPES[dtype]).transpose(1, 2)
+    make = lambda h: torch.randn(batch, seqlen, h, dim, device="cuda", dtype=DTYPES[dtype], requires_grad=backward).transpose(1, 2)
     q, k, v = make(heads), make(heads_kv), make(heads_kv)
     for name in names:
         try:
             with sdpa_kernel([BACKENDS[name]]):
                 call = lambda: F.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), enable_gqa=heads != heads_kv)
-                row(name, dtype, dim, causal, batch, heads, heads_kv, seqlen, median_ms(call, reps))
+                if backward:
+                    o = call()
+                    grad = torch.randn_like(o)
+                    call = lambda: torch.autograd.grad(o, (q, k, v), grad, retain_graph=True)
+                row(name, "bwd" if backward else "fwd", dtype, dim, causal, batch, heads, heads_kv, seqlen, median_ms(call, reps))
         except RuntimeError as error:
             print(f"{name},failed,{dtype},{dim},{causal},{seqlen},{str(error).splitlines()[0][:100]}", flush=True)
 
@@ -114,6 +118,7 @@ def main():
     parser.add_argument("--group", type=int, default=1, help="query heads for each key/value head")
     parser.add_argument("--reps", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop before a cell when so much time has passed")
+    parser.add_argument("--backward", action="store_true", help="the backward pass; give gpu_bench the same option")
     parser.add_argument("--no-ceilings", action="store_true")
     options = parser.parse_args(arguments)
     start = time.monotonic()
@@ -127,7 +132,7 @@ def main():
         if time.monotonic() - start > options.seconds:
             print(f"# stopped after {options.seconds:.0f} s, before {cell}", flush=True)
             break
-        turns = [lambda: torch_cell(names, cell, options.reps)] + ([lambda: glint.run(cell)] if glint else [])
+        turns = [lambda: torch_cell(names, cell, options.reps, options.backward)] + ([lambda: glint.run(cell)] if glint else [])
         for turn in turns if number % 2 == 0 else reversed(turns):
             turn()
             time.sleep(0.05)
