@@ -2,7 +2,9 @@
 #include "harness.h"
 
 #include "convert.h"
+#include "cuda/memory.h"
 #include "engines.h"
+#include "internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,9 +16,47 @@ enum { MAX_ENGINES = 16 };
 static engine engines[MAX_ENGINES];
 static int engine_count;
 
+/* ---- memory of a GPU ---- */
+
+static glint_device_memory *device;
+
+static void *device_alloc(void *user, size_t bytes) {
+  glint_error error;
+  void *pointer;
+  return glint_device_alloc(user, bytes, &pointer, &error) == GLINT_OK ? pointer : NULL;
+}
+
+static void device_free(void *user, void *pointer) {
+  glint_error error;
+  glint_device_free(user, pointer, &error);
+}
+
+static int device_upload(void *user, void *to, const void *from, size_t bytes) {
+  glint_error error;
+  return glint_device_upload(user, to, from, bytes, &error) == GLINT_OK;
+}
+
+static int device_download(void *user, void *to, const void *from, size_t bytes) {
+  glint_error error;
+  return glint_device_download(user, to, from, bytes, &error) == GLINT_OK;
+}
+
+static const testkit_memory *device_memory(void) {
+  static testkit_memory memory = {NULL, device_alloc, device_free, device_upload, device_download};
+  glint_error error;
+  if (!device && glint_device_memory_open(0, &device, &error) != GLINT_OK) return NULL;
+  memory.user = device;
+  return &memory;
+}
+
+/* ---- engines ---- */
+
 static void add_engine(const glint_options *options, const char *name, const char *isa, int64_t max_work) {
   engine *e = &engines[engine_count];
+  const char *only = getenv("GLINT_TEST_ENGINE");
+  if (only && strncmp(name, only, strlen(only)) != 0) return;
   if (engine_count == MAX_ENGINES || glint_open(options, &e->context)) return;
+  if (options->engine == GLINT_ENGINE_CUDA) e->memory = device_memory();
   snprintf(e->name, sizeof e->name, "%s%s%s", name, isa ? "/" : "", isa ? isa : "");
   e->kind = options->engine, e->max_work = max_work, e->best = 1;
   if (engine_count && e[-1].kind == e->kind) e[-1].best = 0; /* opened in ascending order */
@@ -28,7 +68,6 @@ static void open_engines(void) {
   for (int n = 0; glint_engine_at(n); n++) {
     const glint_engine_vtable *table = glint_engine_at(n);
     glint_options options = {.struct_size = sizeof options, .engine = table->engine};
-    if (!table->host) continue; /* device memory: glint check */
     if (table->engine != GLINT_ENGINE_CPU) {
       add_engine(&options, table->name, NULL, table->engine == GLINT_ENGINE_SIM ? (int64_t)1 << 19 : (int64_t)1 << 25);
       continue;
@@ -74,6 +113,7 @@ int run_cases(const engine_case *cases, int count) {
   }
   if (!failed) failed = _cmocka_run_group_tests("cases", tests, total, NULL, NULL);
   for (int n = 0; n < engine_count; n++) glint_close(engines[n].context);
+  glint_device_memory_close(device);
   free(tests);
   free(states);
   free(names);
@@ -130,16 +170,49 @@ static int outcome(engine *e, glint_status status) {
   return 0;
 }
 
-int run_forward(engine *e, const glint_problem *p) { return affordable(e, p) && outcome(e, glint_forward(e->context, p)); }
+static glint_status call(engine *e, const glint_problem *p, const glint_gradients *g) {
+  return g ? glint_backward(e->context, p, g) : glint_forward(e->context, p);
+}
+
+static void copy_elements(const glint_tensor *to, const unsigned char *from) {
+  const size_t size = glint_dtype_size(to->dtype);
+  for (int64_t n = 0, count = testkit_count(to); n < count; n++) {
+    const size_t at = (size_t)testkit_offset(to, n) * size;
+    memcpy((unsigned char *)to->data + at, from + at, size);
+  }
+}
+
+/* The same through a copy in the engine's memory, whose results go into p's and g's tensors. */
+static glint_status call_copied(engine *e, const glint_problem *p, const glint_gradients *g) {
+  testkit_copy copy;
+  glint_problem own = *p;
+  glint_gradients own_gradients = {0};
+  if (g) own_gradients = *g;
+  assert_true(testkit_copy_make(&copy, e->memory, p, g, 0));
+  if (p->workspace) assert_true(testkit_copy_workspace(&copy, p->workspace_bytes));
+  glint_status status = call(e, &copy.problem, g ? &copy.gradients : NULL);
+  assert_true(testkit_copy_fetch(&copy));
+  for (int n = 0; n < testkit_slot_count && status == GLINT_OK; n++) {
+    const testkit_bound *bound = &copy.bound[n];
+    if (bound->written) copy_elements(testkit_slot_of(&testkit_slots[n], &own, g ? &own_gradients : NULL), bound->after + bound->start);
+  }
+  testkit_copy_free(&copy);
+  return status;
+}
+
+int run_forward(engine *e, const glint_problem *p) {
+  return affordable(e, p) && outcome(e, e->memory ? call_copied(e, p, NULL) : call(e, p, NULL));
+}
 
 int run_backward(engine *e, const glint_problem *p, const glint_gradients *g) {
-  return affordable(e, p) && outcome(e, glint_backward(e->context, p, g));
+  return affordable(e, p) && outcome(e, e->memory ? call_copied(e, p, g) : call(e, p, g));
 }
 
 void judge(engine *e, const glint_problem *p, const glint_gradients *g) {
   testkit_report report;
   if (!affordable(e, p)) return;
-  if (testkit_judge(e->context, NULL, p, g, &report) == TESTKIT_FAILED)
+  const testkit_options options = {.memory = e->memory};
+  if (testkit_judge(e->context, &options, p, g, &report) == TESTKIT_FAILED)
     fail_msg("%s\n  kernel %s\n  %s", report.problem, report.kernel, report.message);
 }
 

@@ -12,9 +12,10 @@ typedef struct engine {
   char name[40]; /* "cpu/avx2" */
   glint_engine kind;
   glint_context *context;
-  int best;          /* not a lesser instruction set of an engine that is here with a better one */
-  int64_t max_work;  /* batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v) that is worth waiting for */
-  testkit_case made; /* owns the tensors of the running case */
+  int best;                     /* not a lesser instruction set of an engine that is here with a better one */
+  const testkit_memory *memory; /* NULL: the engine takes the host pointers of a case; otherwise run_ and judge copy there and back */
+  int64_t max_work;             /* batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v) that is worth waiting for */
+  testkit_case made;            /* owns the tensors of the running case */
   uint64_t random;
 } engine;
 
@@ -23,7 +24,8 @@ typedef struct engine_case {
   void (*run)(engine *e);
 } engine_case;
 
-/* For main: all cases on all engines. Returns the exit status. */
+/* For main: all cases on all engines; with the environment variable GLINT_TEST_ENGINE on those whose name starts so. Returns the exit
+ * status. */
 int run_cases(const engine_case *cases, int count);
 
 /* Shapes of a problem: dense unless the case changes that. */

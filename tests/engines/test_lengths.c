@@ -60,6 +60,7 @@ static void v4(engine *e) {
 static void v5(engine *e) {
   static const int32_t wrong[][3] = {{0, 9, 8}, {-1, 4, 8}, {0, 4, 9}};
   static const int32_t right[] = {0, 4, 8};
+  if (e->memory) return; /* lengths that lie on a device are not checked */
   for (int n = 0; n < 3; n++)
     for (int side = 0; side < 2; side++) {
       glint_problem p = make_problem(e, GLINT_FLOAT32, (sizes){1, 8, 8, 2, 2, 64, 64}, 1);

@@ -4,8 +4,10 @@
 #include <stdio.h>
 
 static void run(engine *e, unsigned features, int64_t max_work, int cases) {
-  testkit_options options = {
-      .features = features, .dtypes = 1u << GLINT_FLOAT32 | 1u << GLINT_BFLOAT16 | 1u << GLINT_FLOAT16, .max_work = max_work};
+  testkit_options options = {.features = features,
+                             .dtypes = 1u << GLINT_FLOAT32 | 1u << GLINT_BFLOAT16 | 1u << GLINT_FLOAT16,
+                             .max_work = max_work,
+                             .memory = e->memory};
   uint64_t seed = e->random;
   int passed = 0, unsupported = 0;
   for (uint64_t n = 0; n < (uint64_t)cases; n++) {

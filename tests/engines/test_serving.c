@@ -54,6 +54,7 @@ static void p2(engine *e) {
 
 static void p3(engine *e) {
   static const int32_t cached[] = {31};
+  if (e->memory) return; /* lengths that lie on a device are not checked */
   glint_problem p = make_problem(e, GLINT_BFLOAT16, (sizes){1, 2, 32, 2, 2, 64, 64}, 1);
   p.cache_seqlens = make_int32(e, cached, 1);
   p.k_new = make_tensor(e, GLINT_BFLOAT16, 1, 2, 2, 64, 1), p.v_new = make_tensor(e, GLINT_BFLOAT16, 1, 2, 2, 64, 1);
