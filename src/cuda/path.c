@@ -16,12 +16,15 @@ const char *glint_cuda_path(void) {
 
 /* path: SIM_NAME in the file's folder, in the one above (tests), or where an installed bin/ finds its lib/. 0 when there is none. */
 static int near_file(const char *file, char *path, size_t size) {
-  static const char *const folders[] = {"", "../", "../" GLINT_LIBDIR "/"};
+  static const char *const names[] = {SIM_NAME, "../" SIM_NAME, "../" GLINT_LIBDIR "/" SIM_NAME};
   const char *slash = strrchr(file, '/');
   if (!slash) return 0;
-  for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-    int length = snprintf(path, size, "%.*s%s%s", (int)(slash - file + 1), file, folders[i], SIM_NAME);
-    if (length > 0 && (size_t)length < size && access(path, R_OK) == 0) return 1;
+  const size_t folder = (size_t)(slash - file) + 1;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (folder + strlen(names[i]) >= size) continue;
+    memcpy(path, file, folder);
+    strcpy(path + folder, names[i]);
+    if (access(path, R_OK) == 0) return 1;
   }
   return 0;
 }
