@@ -135,7 +135,8 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   const glint_work *w = &t->work;
   double q = descaled(&p->q, &p->descale_q), k = fmax(descaled(&p->k, &p->descale_k), largest(&p->k_new)),
          v = fmax(descaled(&p->v, &p->descale_v), largest(&p->v_new));
-  double unit = 0x1p-23 * (1 + t->largest_score);
+  /* terms of a score may be larger than their sum */
+  double terms = (double)w->scale * sqrt((double)w->head_dim) * q * k, unit = 0x1p-23 * (1 + fmax(t->largest_score, terms));
   double dropped = (double)w->keep_scale, d_o = t->gradients ? largest(&t->gradients->d_o) + largest(&t->gradients->d_lse) : 0;
   double ds = d_o * fmax(v, 1) * sqrt((double)w->head_dim_v) * dropped * fmax(unit / 2, half_unit(p->q.dtype) / 8);
   testkit_rule rule = {half_unit(type) + 0x1p-23, 0};
