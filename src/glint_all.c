@@ -21,6 +21,8 @@
 #include "api/last_error.c"
 #include "api/status.c"
 #include "api/work.c"
+#include "cpu/backward.c"
+#include "cpu/backward_item.c"
 #include "cpu/engine.c"
 #include "cpu/few.c"
 #include "cpu/forward.c"

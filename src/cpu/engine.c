@@ -1,5 +1,5 @@
 /* The CPU engine's entry in the table of engines. */
-#include "forward.h"
+#include "backward.h"
 
 #include <omp.h>
 #include <pthread.h>
@@ -47,8 +47,12 @@ static void close_cpu(void *state) {
 
 static glint_status plan_cpu(void *state, const glint_work *w, glint_plan_info *info, glint_error *error) {
   const glint_cpu_settings *settings = &((glint_cpu_state *)state)->settings;
-  if (w->pass == GLINT_PASS_BACKWARD)
-    return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "the cpu engine has no backward pass; use the oracle engine");
+  (void)error;
+  if (w->pass == GLINT_PASS_BACKWARD) {
+    glint_cpu_backward_plan backward = glint_cpu_plan_backward(settings, w);
+    glint_cpu_describe_backward(settings, &backward, w, info);
+    return GLINT_OK;
+  }
   glint_cpu_plan plan = glint_cpu_plan_forward(settings, w);
   glint_cpu_plan_describe(settings, &plan, w, info);
   return GLINT_OK;
@@ -64,8 +68,13 @@ static void give_back(glint_cpu_state *opened, const void *memory) {
 static glint_status run_cpu(void *state, const glint_work *w, const glint_plan_info *info, void *workspace, glint_error *error) {
   glint_cpu_state *opened = state;
   (void)info, (void)error;
-  glint_cpu_plan plan = glint_cpu_plan_forward(&opened->settings, w);
-  glint_cpu_forward(w, &plan, workspace);
+  if (w->pass == GLINT_PASS_BACKWARD) {
+    glint_cpu_backward_plan plan = glint_cpu_plan_backward(&opened->settings, w);
+    glint_cpu_backward_pass(w, &plan, workspace);
+  } else {
+    glint_cpu_plan plan = glint_cpu_plan_forward(&opened->settings, w);
+    glint_cpu_forward(w, &plan, workspace);
+  }
   if (!w->workspace) give_back(opened, workspace);
   return GLINT_OK;
 }

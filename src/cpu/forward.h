@@ -48,6 +48,9 @@ int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, con
 void glint_cpu_panel_item(const glint_cpu_run *run);
 void glint_cpu_few_item(const glint_cpu_run *run);
 
+/* Softcap, bias and ALiBi on arena->s: the panel whose first row is base, keys first .. first + keys. Scores are natural afterwards. */
+void glint_cpu_change_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys);
+
 /* Result of row r (head and position of the item): o not normalised, maximum m in run->units, sum l. Goes to o and lse, or to partial. */
 void glint_cpu_finish_row(const glint_cpu_run *run, int64_t r, const float *o, float m, float l);
 /* o = 0 and lse = -inf for rows that exist but are not used. */

@@ -47,6 +47,17 @@ typedef struct glint_cpu_step {
   float *m, *l, *o;
 } glint_cpu_step;
 
+/* Backward pass, on floats only. Blocks as above; P and dP are [key][panel]. */
+typedef struct glint_cpu_backward {
+  /* c[i][n] += sum over u < depth of a[i][u] b[u][n]; rows a multiple of step_k; b and c have `columns` floats a row (a multiple of 16). */
+  void (*add_product)(const float *a, ptrdiff_t ld_a, int rows, int depth, const float *b, int columns, float *c);
+  /* s: scores (masked ones -inf) in, kept probabilities out; dp: gradient of the probabilities in, of the scores out:
+   *   p = e^(s scale + minus_lse);  s = p keep;  dp = p (dp keep - delta).  keep NULL: 1. minus_lse and delta: one a row. */
+  void (*gradients)(float *s, float *dp, int keys, float scale, const float *minus_lse, const float *delta, const float *keep);
+  /* slope = 1 - tanh(s factor)^2, the derivative of softcap. */
+  void (*cap_slope)(const float *s, int keys, float factor, float *slope);
+} glint_cpu_backward;
+
 typedef struct glint_cpu_kernels {
   const char *name; /* avx512_f32 */
   glint_isa isa;
@@ -86,6 +97,7 @@ typedef struct glint_cpu_kernels {
 
   /* Few query rows (decode): see rows_template.h. */
   const struct glint_cpu_rows *rows;
+  const glint_cpu_backward *backward; /* NULL on bfloat16 kernels */
 } glint_cpu_kernels;
 
 extern const glint_cpu_kernels glint_cpu_portable_f32, glint_cpu_avx2_f32, glint_cpu_avx512_f32, glint_cpu_avx512_bf16, glint_cpu_amx_bf16;

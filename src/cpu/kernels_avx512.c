@@ -20,6 +20,8 @@
 #define STRIP 4
 #include "rows_template.h"
 
+#include "backward_template.h"
+
 const glint_cpu_kernels glint_cpu_avx512_f32 = {
     .name = "avx512_f32",
     .isa = GLINT_ISA_AVX512,
@@ -41,6 +43,7 @@ const glint_cpu_kernels glint_cpu_avx512_f32 = {
     .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
+    .backward = &FN(backward),
 };
 #include "template_end.h"
 #endif

@@ -19,6 +19,8 @@
 #define STRIP 2
 #include "rows_template.h"
 
+#include "backward_template.h"
+
 const glint_cpu_kernels glint_cpu_portable_f32 = {
     .name = "portable_f32",
     .isa = GLINT_ISA_PORTABLE,
@@ -40,5 +42,6 @@ const glint_cpu_kernels glint_cpu_portable_f32 = {
     .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
+    .backward = &FN(backward),
 };
 #include "template_end.h"

@@ -107,7 +107,7 @@ static void load_bias(const glint_cpu_run *run, int64_t base, int64_t first, int
 }
 
 /* Softcap, bias and ALiBi; scores are in natural units afterwards. */
-static void change_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys) {
+void glint_cpu_change_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys) {
   const glint_work *w = run->w;
   const glint_cpu_kernels *kernels = run->plan->kernels;
   float slope[GLINT_CPU_PANEL_MAX] = {0}, position[GLINT_CPU_PANEL_MAX] = {0};
@@ -212,7 +212,7 @@ static void attend_changed(const glint_cpu_run *run, const glint_cpu_step *step,
   const glint_cpu_kernels *kernels = run->plan->kernels;
   float alpha[GLINT_CPU_PANEL_MAX];
   kernels->scores(step->q, step->k + (ptrdiff_t)step->first * step->units_d, step->units_d, step->keys, step->s);
-  if (run->units.changed) change_scores(run, base, first, step->keys);
+  if (run->units.changed) glint_cpu_change_scores(run, base, first, step->keys);
   if (step->low) kernels->mask(step->s, step->first, step->keys, step->low, step->high);
   int rescale = kernels->softmax(step->s, step->keys, step->unit, step->m, step->l, alpha);
   if (run->w->drop_threshold) drop(run, base, first, step->keys);

@@ -170,3 +170,87 @@ void glint_cpu_plan_describe(const glint_cpu_settings *settings, const glint_cpu
   glint_work_cost(w, 1, &info->flops, &info->bytes);
   info->workspace_bytes = plan->bytes;
 }
+
+/* Sums of dK and dV over rows of one sequence and kv head, whole blocks. */
+static int64_t sum_rows_of(const glint_cpu_backward_plan *plan, int64_t len_k) {
+  return glint_cpu_round_up(len_k, plan->shape.kernels->block_k);
+}
+
+/* dbias elements that several items would add to. */
+static int shares_bias(const glint_work *w) {
+  if (!w->dbias.data) return 0;
+  return (w->dbias.shape[0] == 1 && w->batch > 1) || (w->dbias.shape[1] == 1 && w->heads_q > 1) ||
+         (w->dbias.shape[2] == 1 && w->seqlen_q > 1);
+}
+
+size_t glint_cpu_backward_layout(const glint_cpu_backward_plan *plan, const glint_work *w, char *base, glint_cpu_backward_arena *arena) {
+  const glint_cpu_plan *shape = &plan->shape;
+  int64_t rows = shape->max_block_rows, tile = (int64_t)shape->kernels->block_k * shape->kernels->panel, word = (int64_t)sizeof(float);
+  glint_cpu_plan forward = *shape;
+  forward.columns = shape->units_d > shape->columns ? shape->units_d : shape->columns; /* base.o is dQ here */
+  size_t at = glint_cpu_arena_layout(&forward, w, base, &arena->base);
+  arena->q_rows = (float *)(void *)take(base, &at, rows * shape->units_d * word);
+  arena->do_rows = (float *)(void *)take(base, &at, rows * shape->columns * word);
+  arena->d_o = (float *)(void *)take(base, &at, rows * shape->columns * word);
+  arena->dp = (float *)(void *)take(base, &at, tile * word);
+  arena->keep = (float *)(void *)take(base, &at, w->drop_threshold ? tile * word : 0);
+  arena->slope = (float *)(void *)take(base, &at, w->softcap > 0 ? tile * word : 0);
+  arena->minus_lse = (float *)(void *)take(base, &at, rows * word);
+  arena->delta = (float *)(void *)take(base, &at, rows * word);
+  return (size_t)glint_cpu_round_up((int64_t)at, 4096) + 256;
+}
+
+glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settings, const glint_work *w) {
+  glint_cpu_backward_plan plan = {.shape = {.kernels = glint_cpu_kernels_for(settings, GLINT_FLOAT32), .group = w->heads_q / w->heads_kv}};
+  glint_cpu_plan *shape = &plan.shape;
+  int64_t panel = shape->kernels->panel, units = w->batch * w->heads_kv, total = 0, longest = 0, word = (int64_t)sizeof(float);
+  size_t at = 0;
+  shape->units_d = (int)glint_cpu_round_up(w->head_dim, 16), shape->columns = (int)glint_cpu_round_up(w->head_dim_v, 16);
+  plan.one_thread = shares_bias(w);
+  shape->threads = plan.one_thread ? 1 : settings->threads;
+  int64_t row_bytes = (3 * (int64_t)shape->units_d + 2 * (int64_t)shape->columns) * word;
+  int64_t panels = larger(1, smaller(8, settings->machine->l2_bytes / 2 / (row_bytes * panel)));
+  shape->max_block_rows = panels * panel;
+  int64_t groups = ceil_div(larger(1, w->seqlen_q * shape->group), shape->max_block_rows);
+  plan.splits = units >= ITEMS_WANTED || plan.one_thread ? 1 : smaller(groups, ceil_div(ITEMS_WANTED, larger(1, units)));
+  plan.items = units * plan.splits;
+  for (int64_t b = 0; b < w->batch; b++) {
+    int64_t rows = sum_rows_of(&plan, glint_sequence_of(w, b).len_k);
+    total += rows * w->heads_kv * plan.splits;
+    longest = larger(longest, rows);
+  }
+  plan.sum_rows = plan.splits == 1 ? longest : 0;
+  plan.keys_at = at;
+  take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
+  plan.sums = at;
+  take(NULL, &at, (plan.splits == 1 ? longest * shape->threads : total) * (shape->units_d + shape->columns) * word);
+  plan.sinks = at;
+  take(NULL, &at, w->dsinks.data ? w->batch * w->heads_q * plan.splits * (int64_t)sizeof(double) : 0);
+  plan.bias = at;
+  const int64_t *bias = w->dbias.shape;
+  take(NULL, &at, w->dbias.data ? bias[0] * bias[1] * bias[2] * bias[3] * word : 0);
+  plan.arenas = (size_t)glint_cpu_round_up((int64_t)at, 256);
+  glint_cpu_backward_arena arena;
+  plan.arena_bytes = glint_cpu_backward_layout(&plan, w, NULL, &arena);
+  plan.bytes = plan.arenas + plan.arena_bytes * (size_t)shape->threads;
+  return plan;
+}
+
+void glint_cpu_describe_backward(const glint_cpu_settings *settings, const glint_cpu_backward_plan *plan, const glint_work *w,
+                                 glint_plan_info *info) {
+  const glint_cpu_plan *shape = &plan->shape;
+  snprintf(info->kernel, sizeof info->kernel, "cpu_backward_%s", shape->kernels->name);
+  snprintf(info->reason, sizeof info->reason, "%s %s; gradients are computed in floats%s",
+           settings->forced ? "forced" : "best here:", glint_cpu_isa_name(settings->isa),
+           plan->one_thread ? "; one thread: dbias is summed over an axis that items share" : "");
+  info->tile_q = (int32_t)shape->max_block_rows;
+  info->tile_k = shape->kernels->block_k;
+  info->stages = 1;
+  info->num_splits = (int32_t)plan->splits;
+  info->threads = shape->threads;
+  info->shared_bytes = (int64_t)plan->arena_bytes;
+  info->grid = plan->items;
+  info->waves_x100 = plan->items * 100 / larger(1, shape->threads);
+  glint_work_cost(w, 1, &info->flops, &info->bytes);
+  info->workspace_bytes = plan->bytes;
+}

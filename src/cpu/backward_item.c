@@ -1,0 +1,222 @@
+/* One item of the backward pass (Dao 2023, FlashAttention-2, section 3.1.2; here by groups of query panels, so that dQ needs no second pass).
+ * For a panel of rows and a block of keys, everything turned round as in the forward pass ([key][row]):
+ *   S = K Q;  P = e^(scale S - lse);  dP = V dO;  dS = P (dP - delta);  dV += P dO;  dK += dS Q;  dQ += K dS
+ * with delta = sum of dO O - d_lse, dropout's factors on P and dP, and softcap's derivative on dS. scale is applied when dQ and dK are
+ * written. */
+#include "backward.h"
+
+#include "../api/philox.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where some row of a panel sees something, and where all rows see everything. */
+typedef struct row_range {
+  int64_t first, end, all_first, all_end;
+} row_range;
+
+static int64_t limit(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
+
+static int64_t offset_of_lse(const glint_view *view, const glint_sequence *s, int64_t head, int64_t i) {
+  return s->batch_q * view->stride[0] + head * view->stride[1] + (s->row_q + i) * view->stride[2];
+}
+
+static int64_t offset_of_row(const glint_view *view, const glint_sequence *s, int64_t head, int64_t i) {
+  return s->batch_q * view->stride[0] + (s->row_q + i) * view->stride[1] + head * view->stride[2];
+}
+
+/* dO of row r to do_rows; its delta and lse; its share of dsinks. row: index in the group of panels. */
+static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row) {
+  const glint_work *w = b->run.w;
+  const glint_sequence *s = &b->run.share->s;
+  int64_t i = glint_cpu_position(&b->run, row), head = glint_cpu_head(&b->run, row), n = w->head_dim_v;
+  float o[512], *d_o = b->arena->do_rows + row * b->run.plan->columns;
+  size_t element = glint_dtype_size(w->o.dtype);
+  b->run.plan->kernels->to_float(o, (const char *)w->o.data + (size_t)offset_of_row(&w->o, s, head, i) * element, w->o.dtype, n, 1.0f);
+  b->run.plan->kernels->to_float(d_o, (const char *)w->d_o.data + (size_t)offset_of_row(&w->d_o, s, head, i) * element, w->d_o.dtype, n,
+                                 1.0f);
+  double delta = 0, lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
+  for (int64_t c = 0; c < n; c++) delta += (double)o[c] * (double)d_o[c];
+  if (w->d_lse.data) delta -= (double)((const float *)w->d_lse.data)[offset_of_lse(&w->d_lse, s, head, i)];
+  b->arena->delta[row] = (float)delta;
+  /* a row that sees nothing: its scores are all -inf, and must not meet another -inf */
+  b->arena->minus_lse[row] = lse == -(double)INFINITY ? 0 : -(float)lse;
+  if (!b->sinks) return;
+  double sink = (double)((const float *)w->sinks.data)[head * w->sinks.stride[0]];
+  if (lse == -(double)INFINITY) return;
+  b->sinks[(head - b->run.item.head * b->run.plan->group) * b->plan->splits] -= exp(sink - lse) * delta;
+}
+
+/* Packs one panel of Q and dO in both orders. Unused rows: zeros, and lse = inf, which makes their P zero. */
+static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
+  const glint_work *w = b->run.w;
+  const glint_cpu_plan *plan = b->run.plan;
+  const glint_cpu_kernels *kernels = plan->kernels;
+  glint_cpu_backward_arena *arena = b->arena;
+  int64_t panel = kernels->panel, d = plan->units_d, columns = plan->columns, ld = glint_cpu_row_floats(plan);
+  row_range range = {INT64_MAX, 0, 0, INT64_MAX};
+  memset(arena->q_rows + base * d, 0, (size_t)(panel * d) * sizeof(float));
+  memset(arena->do_rows + base * columns, 0, (size_t)(panel * columns) * sizeof(float));
+  memset(arena->base.rows, 0, (size_t)(panel * ld) * sizeof(float));
+  for (int64_t r = base; r < base + panel; r++) {
+    if (r >= b->run.item.rows) {
+      arena->minus_lse[r] = -INFINITY, arena->delta[r] = 0;
+      arena->base.low[r] = arena->base.low[r - 1], arena->base.high[r] = arena->base.high[r - 1];
+      continue;
+    }
+    glint_cpu_query_row(&b->run, r, 1.0f, arena->q_rows + r * d);
+    float *copy = arena->base.rows + (r - base) * ld;
+    /* Q keeps its exact values: here an error of the scores is not shared by the whole row, since lse comes from elsewhere */
+    memcpy(copy, arena->q_rows + r * d, (size_t)d * sizeof(float));
+    load_gradient_row(b, r);
+    int64_t low, high;
+    glint_visible_keys(w, &b->run.share->s, glint_cpu_position(&b->run, r), &low, &high);
+    arena->base.low[r] = low, arena->base.high[r] = high;
+    if (low < high) {
+      if (low < range.first) range.first = low;
+      if (high > range.end) range.end = high;
+    }
+    if (low > range.all_first) range.all_first = low;
+    if (high < range.all_end) range.all_end = high;
+  }
+  kernels->transpose(arena->base.rows, ld, arena->base.q + base * d, panel, (int)panel, (int)d);
+  kernels->transpose(arena->do_rows + base * columns, columns, arena->d_o + base * columns, panel, (int)panel, (int)columns);
+  memset(arena->base.o + base * d, 0, (size_t)(panel * d) * sizeof(float));
+  return range;
+}
+
+static void load_keys(const glint_cpu_backward_run *b, int64_t first, int64_t end) {
+  const glint_work *w = b->run.w;
+  const glint_cpu_plan *plan = b->run.plan;
+  glint_cpu_arena *arena = &b->arena->base;
+  int count = (int)(end - first), padded = (int)glint_cpu_round_up(count, plan->kernels->step_k);
+  int scaled = glint_cpu_key_rows(&b->run, first, end, arena->key_rows, arena->value_rows, arena->key_scales, arena->value_scales);
+  plan->kernels->pack_k(arena->key_rows, scaled ? arena->key_scales : NULL, count, padded, w->k.dtype, (int)w->head_dim, plan->units_d,
+                        arena->k);
+  plan->kernels->pack_v(arena->value_rows, scaled ? arena->value_scales : NULL, count, padded, w->v.dtype, (int)w->head_dim_v,
+                        plan->columns, arena->v, arena->pack);
+}
+
+static void mask_rows(const glint_cpu_backward_run *b, int64_t base, int64_t first, int keys) {
+  const glint_cpu_kernels *kernels = b->run.plan->kernels;
+  float low[GLINT_CPU_PANEL_MAX], high[GLINT_CPU_PANEL_MAX];
+  for (int n = 0; n < kernels->panel; n++) {
+    low[n] = (float)limit(b->arena->base.low[base + n] - first, 0, keys);
+    high[n] = (float)limit(b->arena->base.high[base + n] - first, 0, keys);
+  }
+  kernels->mask(b->arena->base.s, 0, keys, low, high);
+}
+
+/* Dropout's factors of a tile. */
+static void find_kept(const glint_cpu_backward_run *b, int64_t base, int64_t first, int keys) {
+  const glint_work *w = b->run.w;
+  int64_t panel = b->run.plan->kernels->panel;
+  float *keep = b->arena->keep;
+  memset(keep, 0, (size_t)(keys * panel) * sizeof(float));
+  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++) {
+    uint32_t batch_head = (uint32_t)(b->run.item.b * w->heads_q + glint_cpu_head(&b->run, base + n));
+    uint32_t i = (uint32_t)glint_cpu_position(&b->run, base + n);
+    for (int64_t block = first / 8; block * 8 < first + keys; block++) {
+      uint16_t u[8];
+      glint_dropout_block(w->dropout_seed, w->dropout_offset, batch_head, i, (uint32_t)block, u);
+      for (int64_t t = 0; t < 8; t++) {
+        int64_t j = block * 8 + t - first;
+        if (j >= 0 && j < keys && u[t] >= w->drop_threshold) keep[j * panel + n] = w->keep_scale;
+      }
+    }
+  }
+}
+
+/* dS joins dbias: rows one by one in the order of the panel, so that the sum has one order. */
+static void add_bias(const glint_cpu_backward_run *b, int64_t base, int64_t first, int keys) {
+  const glint_work *w = b->run.w;
+  const int64_t *shape = w->dbias.shape;
+  int64_t panel = b->run.plan->kernels->panel, end = b->run.share->s.len_k;
+  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++) {
+    int64_t b0 = shape[0] == 1 ? 0 : b->run.item.b, h0 = shape[1] == 1 ? 0 : glint_cpu_head(&b->run, base + n);
+    int64_t i0 = shape[2] == 1 ? 0 : glint_cpu_position(&b->run, base + n);
+    float *row = b->bias + ((b0 * shape[1] + h0) * shape[2] + i0) * shape[3] + first;
+    for (int64_t j = 0; j < keys && first + j < end; j++) row[j] += b->arena->dp[j * panel + n];
+  }
+}
+
+/* One panel against one block of keys [block, block_end). */
+static void visit_tile(const glint_cpu_backward_run *b, int64_t base, const row_range *range, int64_t block, int64_t block_end) {
+  const glint_work *w = b->run.w;
+  const glint_cpu_plan *plan = b->run.plan;
+  const glint_cpu_kernels *kernels = plan->kernels;
+  glint_cpu_backward_arena *arena = b->arena;
+  int64_t panel = kernels->panel, d = plan->units_d, columns = plan->columns, first = block;
+  int64_t end = block_end < range->end ? block_end : range->end;
+  if (range->first > first) first = block + (range->first - block) / kernels->step_k * kernels->step_k;
+  if (first >= end) return;
+  int offset = (int)(first - block), keys = (int)glint_cpu_round_up(end - first, kernels->step_k);
+  float *s = arena->base.s;
+  kernels->scores(arena->base.q + base * d, arena->base.k + offset * d, (int)d, keys, s);
+  if (w->softcap > 0) kernels->backward->cap_slope(s, keys, b->run.units.s_factor, arena->slope);
+  if (b->run.units.changed) glint_cpu_change_scores(&b->run, base, first, keys);
+  if (range->all_first > first || range->all_end < first + keys) mask_rows(b, base, first, keys);
+  kernels->scores(arena->d_o + base * columns, arena->base.v + offset * columns, (int)columns, keys, arena->dp);
+  if (w->drop_threshold) find_kept(b, base, first, keys);
+  kernels->backward->gradients(s, arena->dp, keys, b->run.units.changed ? 1.0f : w->scale, arena->minus_lse + base, arena->delta + base,
+                               w->drop_threshold ? arena->keep : NULL);
+  if (b->bias) add_bias(b, base, first, keys);
+  for (int64_t n = 0; w->softcap > 0 && n < keys * panel; n++) arena->dp[n] *= arena->slope[n];
+  if (w->dv.data)
+    kernels->backward->add_product(s, panel, keys, (int)panel, arena->do_rows + base * columns, (int)columns, b->dv + first * columns);
+  if (w->dk.data) kernels->backward->add_product(arena->dp, panel, keys, (int)panel, arena->q_rows + base * d, (int)d, b->dk + first * d);
+  if (w->dq.data) kernels->accumulate(arena->dp, arena->base.k, offset, keys, (int)d, arena->base.o + base * d, NULL);
+}
+
+void glint_cpu_write_gradient(const glint_work *w, const glint_cpu_kernels *kernels, const glint_view *view, int64_t at, const float *src,
+                              int64_t n, float scale) {
+  float x[512];
+  char *dst = (char *)view->data + (size_t)at * glint_dtype_size(view->dtype);
+  for (int64_t c = 0; c < n; c++) x[c] = src[c] * scale;
+  for (int64_t c = 0; w->accumulate && c < n; c++) x[c] += (float)glint_load(dst, view->dtype, c);
+  if (view->dtype <= GLINT_FLOAT16)
+    kernels->from_float(dst, view->dtype, x, n, 1.0f);
+  else
+    for (int64_t c = 0; c < n; c++) glint_store(dst, view->dtype, c, (double)x[c]);
+}
+
+static void write_rows(const glint_cpu_backward_run *b, int64_t base) {
+  const glint_work *w = b->run.w;
+  const glint_cpu_plan *plan = b->run.plan;
+  int64_t panel = plan->kernels->panel, ld = glint_cpu_row_floats(plan);
+  if (!w->dq.data) return;
+  plan->kernels->transpose(b->arena->base.o + base * plan->units_d, panel, b->arena->base.rows, ld, plan->units_d, (int)panel);
+  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++)
+    glint_cpu_write_gradient(
+        w, plan->kernels, &w->dq,
+        offset_of_row(&w->dq, &b->run.share->s, glint_cpu_head(&b->run, base + n), glint_cpu_position(&b->run, base + n)),
+        b->arena->base.rows + n * ld, w->head_dim, w->scale);
+}
+
+/* Rows of one group of panels: run.item is that group. */
+static void group_of_panels(const glint_cpu_backward_run *b) {
+  int64_t panel = b->run.plan->kernels->panel, block_k = b->run.plan->kernels->block_k;
+  int64_t panels = (b->run.item.rows + panel - 1) / panel, first = INT64_MAX, end = 0;
+  row_range range[GLINT_CPU_PANELS_MAX];
+  for (int64_t n = 0; n < panels; n++) {
+    range[n] = load_rows(b, n * panel);
+    if (range[n].first < first) first = range[n].first;
+    if (range[n].end > end) end = range[n].end;
+  }
+  for (int64_t block = first < end ? first / block_k * block_k : end; block < end; block += block_k) {
+    int64_t block_end = block + block_k < b->run.item.end ? block + block_k : b->run.item.end;
+    load_keys(b, block, block_end);
+    for (int64_t n = 0; n < panels; n++) visit_tile(b, n * panel, &range[n], block, block_end);
+  }
+  for (int64_t n = 0; n < panels; n++) write_rows(b, n * panel);
+}
+
+void glint_cpu_backward_item(const glint_cpu_backward_run *b) {
+  int64_t rows = b->run.plan->max_block_rows;
+  for (int64_t row = 0; row < b->run.item.rows; row += rows) {
+    glint_cpu_backward_run group = *b;
+    group.run.item.row += row;
+    group.run.item.rows = b->run.item.rows - row < rows ? b->run.item.rows - row : rows;
+    group_of_panels(&group);
+  }
+}
