@@ -144,8 +144,10 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   /* scores in base 2: a rounding for the scale, the sum, the maximum and the way back */
   if (!strcmp(name, "lse")) rule.relative = 0x1p-21;
   if (!strcmp(name, "lse")) rule.absolute = 4 * unit + (p->q.dtype == GLINT_FLOAT32 ? 0 : (double)w->softcap * 0x1p-11);
-  /* P = exp(s - lse) with an lse that does not share the score's rounding, which grows with the root of the terms of the dot product */
-  if (!strcmp(name, "dv")) rule.absolute = unit * d_o * dropped * (1 + sqrt((double)w->head_dim) / 4);
+  /* P = exp(s - lse) with an lse that does not share the score's rounding; that grows with the root of the terms of the dot product, and
+   * the sum of such errors with the root of the rows */
+  double rows = (double)w->seqlen_q * (double)w->heads_q / (double)w->heads_kv;
+  if (!strcmp(name, "dv")) rule.absolute = unit * d_o * dropped * (1 + sqrt((double)w->head_dim) / 4) * (1 + sqrt(rows) / 8);
   if (!strcmp(name, "dq")) rule.absolute = ds * (double)w->scale * k;
   if (!strcmp(name, "dk")) rule.absolute = ds * (double)w->scale * q;
   if (!strcmp(name, "dbias") || !strcmp(name, "dsinks")) rule.absolute = ds;

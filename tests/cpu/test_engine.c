@@ -36,7 +36,7 @@ static void run_cases(glint_isa isa, const testkit_options *options, uint64_t fi
 
 static void test_against_oracle(void **state) {
   glint_isa isa = *(const glint_isa *)*state;
-  testkit_options every = {.features = TESTKIT_FORWARD_ALL}, fp8 = every, plain = {.max_work = 1 << 24};
+  testkit_options every = {.features = TESTKIT_ALL}, fp8 = every, plain = {.max_work = 1 << 24};
   fp8.dtypes = 1u << GLINT_FLOAT8_E4M3 | 1u << GLINT_FLOAT8_E5M2;
   run_cases(isa, &every, 0, 60);
   run_cases(isa, &fp8, 1000, 15);
@@ -128,6 +128,39 @@ static void test_threads(void **state) {
     }
     free(expected);
     glint_close(one);
+    testkit_free_case(&d.owner);
+  }
+}
+
+/* The same for gradients: dQ, dK, dV, split over rows and not, causal and not. */
+static void test_backward_threads(void **state) {
+  glint_isa isa = *(const glint_isa *)*state;
+  const int threads[] = {1, 2, 3, 7};
+  uint64_t random = seed + 5;
+  if (!glint_cpu_machine_get()->has[isa]) skip();
+  for (int round = 0; round < 4; round++) {
+    dense d;
+    enum { BATCH = 2, ROWS = 150, KEYS = 170, HEADS = 4, KV = 2, DIM = 32 };
+    const int64_t q[] = {BATCH, ROWS, HEADS, DIM}, k[] = {BATCH, KEYS, KV, DIM};
+    make_dense(&d, round % 2 ? GLINT_BFLOAT16 : GLINT_FLOAT32, BATCH, ROWS, KEYS, HEADS, KV, DIM, &random);
+    d.p.causal = round / 2;
+    glint_gradients g = {.struct_size = sizeof g, .d_o = testkit_tensor(&d.owner, d.p.o.dtype, 4, q, 1, &random)};
+    g.dq = testkit_tensor(&d.owner, GLINT_FLOAT32, 4, q, 0, &random);
+    g.dk = testkit_tensor(&d.owner, GLINT_FLOAT32, 4, k, 0, &random), g.dv = testkit_tensor(&d.owner, GLINT_FLOAT32, 4, k, 0, &random);
+    static float first[3][BATCH * KEYS * HEADS * DIM];
+    const glint_tensor *outputs[] = {&g.dq, &g.dk, &g.dv};
+    const size_t bytes[] = {sizeof(float) * BATCH * ROWS * HEADS * DIM, sizeof(float) * BATCH * KEYS * KV * DIM,
+                            sizeof(float) * BATCH * KEYS * KV * DIM};
+    for (int n = 0; n < 4; n++) {
+      glint_context *context = open_cpu(isa, threads[n]);
+      if (n == 0) free(result(&d, context, &d.p));
+      if (glint_backward(context, &d.p, &g) != GLINT_OK) fail_msg("%s", glint_last_error(context));
+      for (int t = 0; t < 3; t++) {
+        if (n == 0) memcpy(first[t], outputs[t]->data, bytes[t]);
+        assert_memory_equal(outputs[t]->data, first[t], bytes[t]);
+      }
+      glint_close(context);
+    }
     testkit_free_case(&d.owner);
   }
 }
@@ -257,11 +290,8 @@ int main(void) {
   static const struct {
     const char *name;
     CMUnitTestFunction run;
-  } each[] = {{"oracle", test_against_oracle},
-              {"threads", test_threads},
-              {"batch_invariant", test_batch_invariant},
-              {"splits", test_splits},
-              {"masked_nan", test_masked_nan}};
+  } each[] = {{"oracle", test_against_oracle},           {"threads", test_threads}, {"backward_threads", test_backward_threads},
+              {"batch_invariant", test_batch_invariant}, {"splits", test_splits},   {"masked_nan", test_masked_nan}};
   enum { ISAS = sizeof isas / sizeof *isas, EACH = sizeof each / sizeof *each };
   static char names[ISAS * EACH][64];
   static struct CMUnitTest tests[ISAS * EACH + 3] = {cmocka_unit_test(test_forced), cmocka_unit_test(test_environment),
