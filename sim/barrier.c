@@ -40,8 +40,7 @@ static void complete(sim_thread *t, named_barrier *n, u32 id) {
 
 static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
   sim_thread *t = sim_self;
-  t->instructions++;
-  if (!operands_ok(t, at, id, threads)) return;
+  if (synchronising(t, at) || !operands_ok(t, at, id, threads)) return;
   sim_block *b = t->block;
   named_barrier *n = &b->barriers[id];
   u32 w = t->warp->id;
@@ -66,12 +65,10 @@ static void arrive(sim_place *at, u32 id, u32 threads, int wait) {
   }
   thread_publish(t, &n->gathering);
   if (++n->arrived == n->expected) {
-    line_of(b->device, at)->warp_instructions += t->lane == 0;
     if (wait && n->gathering) thread_adopt(t, n->gathering);
     complete(t, n, id);
     return;
   }
-  line_of(b->device, at)->warp_instructions += t->lane == 0;
   b->device->progress++;
   if (!wait) return;
   n->waiting[w] |= 1u << t->lane;

@@ -15,6 +15,12 @@ sim_line *line_of(sim_device *d, sim_place *at) {
   return &d->lines[id];
 }
 
+int synchronising(sim_thread *t, sim_place *at) {
+  t->instructions++;
+  line_of(t->block->device, at)->warp_instructions += t->lane == 0;
+  return t->block->device->skipped == at;
+}
+
 // ---- bank conflicts: 32 banks of 4 bytes. A pass serves 128 bytes: 16-byte accesses go by quarter warps, 8-byte ones by halves --------
 typedef struct bank_pass {
   u8 ways[32];

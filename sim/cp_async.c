@@ -54,9 +54,7 @@ void sim_cp_async_commit(sim_place *at) {
 
 void sim_cp_async_wait(sim_place *at, u32 groups) {
   sim_thread *t = sim_self;
-  t->instructions++;
-  line_of(t->block->device, at)->warp_instructions += t->lane == 0;
-  if (t->cp_groups <= groups) return;
+  if (synchronising(t, at) || t->cp_groups <= groups) return;
   if (groups >= GROUP_RING) {
     hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u, "the model keeps %d groups", GROUP_RING);
     return;

@@ -58,19 +58,20 @@ void sim_mbarrier_inval(sim_place *at, u32 bar) {
   cell_of(t->block, bar)->mbarrier &= (u16) ~(bar % CELL ? 2 : 1);
 }
 
-void sim_fence_mbarrier_init(sim_place *at) {
-  sim_thread *t = sim_self;
-  require_arch(t, at, 90);
+static void mark_fenced(sim_thread *t) {
   for (u32 i = 0; i < t->block->mbarrier_count; i++)
     if (t->block->mbarriers[i].init_thread == t->id) t->block->mbarriers[i].init_fenced = 1;
 }
 
+void sim_fence_mbarrier_init(sim_place *at) {
+  sim_thread *t = sim_self;
+  if (!synchronising(t, at) && require_arch(t, at, 90)) mark_fenced(t);
+}
+
 void sim_fence_proxy_async(sim_place *at, int global) {
   sim_thread *t = sim_self;
-  t->instructions++;
-  if (!require_arch(t, at, 90) || global) return;
-  line_of(t->block->device, at)->warp_instructions += t->lane == 0;
-  sim_fence_mbarrier_init(at); // the stronger fence covers it
+  if (synchronising(t, at) || !require_arch(t, at, 90) || global) return;
+  mark_fenced(t); // the stronger fence covers it
   thread_fence(t);
 }
 
@@ -112,11 +113,10 @@ static void check_phase_order(sim_thread *t, sim_place *at, const mbarrier *m) {
 void sim_mbarrier_arrive(sim_place *at, u32 bar, u32 arrivals, u32 tx_bytes) {
   sim_thread *t = sim_self;
   sim_block *b = t->block;
-  t->instructions++;
-  if (!require_arch(t, at, tx_bytes ? 90 : 80)) return;
+  line_of(b->device, at)->warp_instructions += t->lane != 0; // one thread's instruction, not a warp's
+  if (synchronising(t, at) || !require_arch(t, at, tx_bytes ? 90 : 80)) return;
   mbarrier *m = mbarrier_find(t, at, bar);
   if (!m) block_abort(t);
-  line_of(b->device, at)->warp_instructions++;
   m->tx += tx_bytes;
   if (m->tx > MOST_TX)
     hazard(t, SIM_MBARRIER_MISUSE, at, NULL, ~0u, "%lld bytes are expected on one mbarrier; the limit is %d", (long long)m->tx, MOST_TX);
@@ -136,10 +136,9 @@ void sim_mbarrier_arrive(sim_place *at, u32 bar, u32 arrivals, u32 tx_bytes) {
 
 void sim_mbarrier_wait(sim_place *at, u32 bar, u32 parity) {
   sim_thread *t = sim_self;
-  t->instructions++;
+  if (synchronising(t, at)) return;
   mbarrier *m = mbarrier_find(t, at, bar);
   if (!m) block_abort(t);
-  line_of(t->block->device, at)->warp_instructions += t->lane == 0;
   if (((m->phase - m->base_phase) & 1) != (parity & 1)) {
     thread_acquire(t, m->complete);
     m->awaited_phase = m->phase;
@@ -150,7 +149,7 @@ void sim_mbarrier_wait(sim_place *at, u32 bar, u32 parity) {
 
 int sim_mbarrier_test_wait(sim_place *at, u32 bar, u32 parity) {
   sim_thread *t = sim_self;
-  t->instructions++;
+  if (synchronising(t, at)) return 1;
   mbarrier *m = mbarrier_find(t, at, bar);
   if (!m) block_abort(t);
   if (((m->phase - m->base_phase) & 1) == (parity & 1)) {

@@ -256,6 +256,7 @@ struct sim_device {
   sim_tensor *report_tensors;
   sim_block *idle_blocks;
   char launch_error[256];
+  const sim_place *skipped; // mutation testing
   u32 grid[3];
 };
 
@@ -284,6 +285,8 @@ sim_place *place_of(u32 id);
 __attribute__((format(printf, 6, 7))) void hazard(sim_thread *t, sim_hazard_kind kind, const sim_place *at, const sim_place *other,
                                                   u32 other_thread, const char *format, ...);
 int require_arch(sim_thread *t, sim_place *at, u32 arch);
+// Notes the execution of a synchronising instruction in its line's count (once a warp); true if mutation testing leaves it out.
+int synchronising(sim_thread *t, sim_place *at);
 
 // ---- knowledge.c
 u16 agent_new(sim_block *b, u32 thread);

@@ -433,6 +433,8 @@ sim_device *sim_open(const sim_config *config) {
 
 void sim_set_modes(sim_device *d, u32 modes, u64 seed) { d->config.modes = modes, d->config.seed = seed; }
 
+void sim_skip(sim_device *d, const sim_place *place) { d->skipped = place; }
+
 void sim_close(sim_device *d) {
   if (!d) return;
   for (sim_block *b = d->idle_blocks, *next; b; b = next) {

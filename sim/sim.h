@@ -63,6 +63,10 @@ const char *sim_launch_error(const sim_device *device);
 u32 sim_smem_limit(u32 arch);   // bytes of dynamic shared memory a block may have
 u32 sim_sm_count(void);         // blocks resident at once, as the model reports it to a persistent kernel's host
 
+// Mutation testing: from now on no thread executes the instruction at this place (of a report); NULL: all do again. For instructions that
+// synchronise: waits, barriers, fences, arrivals.
+void sim_skip(sim_device *device, const sim_place *place);
+
 // CUtensorMap: the arguments of cuTensorMapEncodeTiled with its enumerators' values. Returns NULL or what is wrong with them.
 const char *sim_tensor_map_encode(tensor_map *map, int data_type, u32 rank, void *base, const u64 *dims, const u64 *strides_bytes,
                                   const u32 *box, const u32 *element_strides, int interleave, int swizzle, int l2_promotion, int oob_fill);

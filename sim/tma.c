@@ -292,9 +292,8 @@ void sim_tma_store_commit(sim_place *at) {
 void sim_tma_store_wait(sim_place *at, u32 groups, int read_only) {
   sim_thread *t = sim_self;
   sim_block *b = t->block;
-  (void)at, (void)read_only; // late stores write when they read
-  t->instructions++;
-  if (t->bulk_groups <= groups) return;
+  (void)read_only; // late stores write when they read
+  if (synchronising(t, at) || t->bulk_groups <= groups) return;
   u32 end = t->bulk_groups - groups;
   for (u32 i = 0; i < b->async_count;) {
     const async_op *o = &b->async[i];

@@ -54,7 +54,7 @@ int sim_elect_one(sim_place *at) {
 
 void sim_warp_sync(sim_place *at) {
   sim_thread *t = sim_self;
-  if (!warp_gather(t, at, NULL)) return;
+  if (synchronising(t, at) || !warp_gather(t, at, NULL)) return;
   knowledge *all = NULL;
   for (u32 lane = 0; lane < WARP; lane++) thread_publish(lane_thread(t, lane), &all);
   for (u32 lane = 0; lane < WARP; lane++) thread_adopt(lane_thread(t, lane), all);

@@ -321,8 +321,7 @@ void sim_wgmma(sim_place *at, int type, u32 n, float *d, const u32 *a, u64 desc_
 
 void sim_wgmma_fence(sim_place *at) {
   sim_thread *t = sim_self;
-  t->instructions++;
-  if (require_arch(t, at, 90)) t->wgmma_needs_fence = 0;
+  if (!synchronising(t, at) && require_arch(t, at, 90)) t->wgmma_needs_fence = 0;
 }
 
 void sim_wgmma_commit(sim_place *at) {
@@ -341,9 +340,8 @@ void sim_wgmma_wait(sim_place *at, u32 groups) {
   sim_thread *t = sim_self;
   sim_block *b = t->block;
   warpgroup *g = group_of(t);
-  t->instructions++;
+  if (synchronising(t, at)) return;
   t->wgmma_needs_fence = 1;
-  line_of(b->device, at)->warp_instructions += t->id % WARPGROUP == 0;
   if (t->wgmma_committed <= groups) return;
   u32 target = t->wgmma_committed - groups;
   if (target == t->wgmma_waited) return;

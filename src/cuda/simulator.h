@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct sim_report;
+struct sim_place;
 
 /* Host memory that is not of cuMemAlloc, by the name that reports use. */
 typedef struct glint_sim_range {
@@ -27,6 +28,9 @@ typedef struct glint_sim_interface {
   /* When asynchronous work completes, and the order of warps: modes and seed of sim.h, for every device. At the start the environment
    * variables GLINT_SIM_MODES (default 7: all late) and GLINT_SIM_SEED (default 1). */
   void (*set_modes)(uint32_t modes, uint64_t seed);
+
+  /* Mutation testing: no thread of that device executes the instruction at this place of a report; NULL: all do again (sim_skip of sim.h). */
+  void (*skip)(int ordinal, const struct sim_place *place);
 
   /* The function's call number `after` from now on (0: the next one) returns result instead of doing its work, once. The environment variable
    * GLINT_SIM_FAIL="cuMemAlloc_v2:2:0" does the same from outside. result 0 forgets the order. */
