@@ -87,7 +87,8 @@ static void count_sectors(sim_device *d, sim_line *l, const access_instance *a, 
     memory_range *r = gmem_range(d, (const void *)(uintptr_t)first, bytes);
     for (u64 s = first / 32; s <= last / 32; s++) {
       u32 n = add_distinct(sectors, sector_count, s);
-      if (n != sector_count && r) *(write ? &d->tensors[r->tensor].counts.sectors_written : &d->tensors[r->tensor].counts.sectors_read) += 1;
+      if (n != sector_count && r)
+        *(write ? &d->tensors[r->tensor].counts.sectors_written : &d->tensors[r->tensor].counts.sectors_read) += 1;
       sector_count = n;
       line_count = add_distinct(lines, line_count, s / 4);
     }
@@ -107,8 +108,10 @@ void count_gmem_run(sim_thread *t, sim_place *at, u64 address, u32 bytes, int wr
   memory_range *r = gmem_range(d, (const void *)(uintptr_t)address, bytes);
   if (!r) return;
   sim_tensor *c = &d->tensors[r->tensor].counts;
-  if (write) c->bytes_written += bytes, c->sectors_written += sectors;
-  else c->bytes_read += bytes, c->sectors_read += sectors;
+  if (write)
+    c->bytes_written += bytes, c->sectors_written += sectors;
+  else
+    c->bytes_read += bytes, c->sectors_read += sectors;
 }
 
 // ---- putting a warp's accesses together -------------------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ static void skip(int ordinal, const sim_place *place) {
   if (model) sim_skip(model, place);
 }
 
-SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, report, reset_report, set_modes, skip, sim_fail, sim_calls, sim_forget_calls};
+SIM_EXPORT const glint_sim_interface glint_sim_driver = {sim_launch_ranges, report,    reset_report,    set_modes, skip,
+                                                         sim_fail,          sim_calls, sim_forget_calls};
 
 static uint64_t number_from(const char *variable, uint64_t otherwise) {
   const char *value = getenv(variable);

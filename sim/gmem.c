@@ -9,8 +9,10 @@ static u32 range_position(const sim_device *d, const void *p) { // of the first 
   u32 low = 0, high = d->range_count;
   while (low < high) {
     u32 middle = (low + high) / 2;
-    if ((uintptr_t)d->ranges[middle].base <= (uintptr_t)p) low = middle + 1;
-    else high = middle;
+    if ((uintptr_t)d->ranges[middle].base <= (uintptr_t)p)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low;
 }
@@ -80,7 +82,8 @@ int gmem_range_ok(sim_thread *t, sim_place *at, const void *p, u32 bytes, u32 al
     if (r)
       hazard(t, SIM_GMEM_OUT_OF_BOUNDS, at, NULL, ~0u, "%u bytes at %p: offset %lld of %s, which has %zu bytes", bytes, p,
              (long long)((uintptr_t)p - (uintptr_t)r->base), d->tensors[r->tensor].name, r->bytes);
-    else hazard(t, SIM_GMEM_OUT_OF_BOUNDS, at, NULL, ~0u, "%u bytes at %p: below every registered tensor", bytes, p);
+    else
+      hazard(t, SIM_GMEM_OUT_OF_BOUNDS, at, NULL, ~0u, "%u bytes at %p: below every registered tensor", bytes, p);
     return 0;
   }
   if ((uintptr_t)p % alignment) {
@@ -94,8 +97,10 @@ int gmem_range_ok(sim_thread *t, sim_place *at, const void *p, u32 bytes, u32 al
 void sim_gmem_load(sim_place *at, void *r, const void *s, u32 bytes) {
   sim_thread *t = sim_self;
   count_access(t, at, SPACE_GMEM_READ, bytes, 0, s);
-  if (gmem_range_ok(t, at, s, bytes, bytes)) memcpy(r, s, bytes);
-  else memset(r, 0, bytes);
+  if (gmem_range_ok(t, at, s, bytes, bytes))
+    memcpy(r, s, bytes);
+  else
+    memset(r, 0, bytes);
 }
 u8 sim_gmem_load_u8(sim_place *at, const void *s) {
   u8 v;

@@ -70,7 +70,7 @@ static void max_into(u32 *restrict a, const u32 *restrict b, u32 count) {
   for (u32 i = 0; i < count; i++) a[i] = a[i] > b[i] ? a[i] : b[i];
 }
 
-static int contains(const knowledge *a, const knowledge *b) {
+int knowledge_contains(const knowledge *a, const knowledge *b) {
   if (a == b) return 1;
   u32 shared = a->agents < b->agents ? a->agents : b->agents, missing = 0;
   for (u32 i = 0; i < shared; i++) missing |= (u32)(a->clock[i] < b->clock[i]) | (u32)(a->fenced[i] < b->fenced[i]);
@@ -127,28 +127,32 @@ void thread_adopt(sim_thread *t, knowledge *k) {
   t->base = k;
 }
 
+// The remembered answer for (a, b), or the entry of its set to put one in, emptied. Lanes ask in turn for the same few.
+static memo_entry *memo_find(sim_block *b, knowledge *x, knowledge *y) {
+  memo_entry *set = &b->memo[(((uintptr_t)x >> 6) * 31 + ((uintptr_t)y >> 6)) % MEMO_SETS * MEMO_WAYS];
+  for (u32 i = 0; i < MEMO_WAYS; i++)
+    if (set[i].a == x && set[i].b == y) return &set[i];
+  memo_entry *oldest = &set[b->memo_turn++ % MEMO_WAYS];
+  knowledge_release(b, oldest->a);
+  knowledge_release(b, oldest->b);
+  knowledge_release(b, oldest->join);
+  *oldest = (memo_entry){knowledge_retain(x), knowledge_retain(y), NULL};
+  return oldest;
+}
+
 void thread_acquire(sim_thread *t, knowledge *k) {
   sim_block *b = t->block;
   if (!k || b->device->config.untracked || t->base == k) return;
-  size_t slot = (((uintptr_t)t->base >> 6) * 31 + ((uintptr_t)k >> 6)) % MEMO;
-  memo_entry *m = &b->memo[slot];
-  if (m->a != t->base || m->b != k) {
-    knowledge *join;
-    if (contains(t->base, k))
-      join = knowledge_retain(t->base);
-    else if (contains(k, t->base))
-      join = knowledge_retain(k);
-    else {
-      join = knowledge_copy(b, t->base);
-      if (!join) return;
-      max_into(join->clock, k->clock, k->agents);
-      max_into(join->fenced, k->fenced, k->agents);
+  memo_entry *m = memo_find(b, t->base, k);
+  if (!m->join) {
+    if (knowledge_contains(t->base, k))
+      m->join = knowledge_retain(t->base);
+    else if (knowledge_contains(k, t->base))
+      m->join = knowledge_retain(k);
+    else if ((m->join = knowledge_copy(b, t->base))) {
+      max_into(m->join->clock, k->clock, k->agents);
+      max_into(m->join->fenced, k->fenced, k->agents);
     }
-    memo_entry old = *m;
-    *m = (memo_entry){knowledge_retain(t->base), knowledge_retain(k), join};
-    knowledge_release(b, old.a);
-    knowledge_release(b, old.b);
-    knowledge_release(b, old.join);
   }
   thread_adopt(t, m->join);
 }
@@ -161,17 +165,8 @@ void thread_fence(sim_thread *t) {
   o->thread_fenced = o->thread++;
   o->warp_fenced = o->warp;
   o->cp_async_fenced = o->cp_async;
-  memo_entry *m = &b->memo[((uintptr_t)t->base >> 6) % MEMO];
-  if (m->a != t->base || m->b != t->base) {
-    knowledge *fenced = knowledge_copy(b, t->base);
-    if (!fenced) return;
-    max_into(fenced->fenced, fenced->clock, fenced->agents);
-    memo_entry old = *m;
-    *m = (memo_entry){knowledge_retain(t->base), knowledge_retain(t->base), fenced};
-    knowledge_release(b, old.a);
-    knowledge_release(b, old.b);
-    knowledge_release(b, old.join);
-  }
+  memo_entry *m = memo_find(b, t->base, t->base); // no join has this key
+  if (!m->join && (m->join = knowledge_copy(b, t->base))) max_into(m->join->fenced, m->join->clock, m->join->agents);
   thread_adopt(t, m->join);
 }
 
@@ -196,7 +191,7 @@ int thread_knows_fenced(const sim_thread *t, const knowledge *base, u16 agent, u
 
 // After a block: everything back, sizes start anew.
 void knowledge_reset(sim_block *b) {
-  for (u32 i = 0; i < MEMO; i++) {
+  for (u32 i = 0; i < MEMO_SETS * MEMO_WAYS; i++) {
     knowledge_release(b, b->memo[i].a);
     knowledge_release(b, b->memo[i].b);
     knowledge_release(b, b->memo[i].join);

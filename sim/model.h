@@ -39,13 +39,13 @@ typedef struct knowledge {
 // What a thread knows beyond its base because it did it itself.
 typedef struct own_clocks {
   u32 thread, thread_fenced;
-  u32 warp, warp_fenced;           // the warp's collective accesses
-  u32 cp_async, cp_async_fenced;   // its own copies that it has waited for
-  u32 wgmma;                       // its warpgroup's groups that it has waited for
-  u32 bulk;                        // its bulk stores whose reading it has waited for
+  u32 warp, warp_fenced;         // the warp's collective accesses
+  u32 cp_async, cp_async_fenced; // its own copies that it has waited for
+  u32 wgmma;                     // its warpgroup's groups that it has waited for
+  u32 bulk;                      // its bulk stores whose reading it has waited for
 } own_clocks;
 
-enum { MEMO = 64 };
+enum { MEMO_SETS = 32, MEMO_WAYS = 4 };
 typedef struct memo_entry {
   knowledge *a, *b, *join;
 } memo_entry;
@@ -62,7 +62,7 @@ enum { INLINE_RECORDS = 3 };
 typedef struct shadow_cell {
   u16 initialised; // a bit a byte
   u16 count, capacity;
-  u16 mbarrier; // 1: its first 8 bytes hold a live mbarrier, 2: the last 8
+  u16 mbarrier;        // 1: its first 8 bytes hold a live mbarrier, 2: the last 8
   access_record *more; // instead of the inline ones when there are too many
   access_record inline_records[INLINE_RECORDS];
 } shadow_cell;
@@ -91,7 +91,7 @@ typedef struct cp_async_op {
 enum { TMA_LOAD, TMA_STORE, TMA_ADD, BULK_LOAD, BULK_STORE, BULK_ADD_F32, CP_ASYNC_ARRIVE };
 typedef struct tensor_map_fields {
   unsigned char *base;
-  u64 strides[4];   // bytes, of axes 1..
+  u64 strides[4]; // bytes, of axes 1..
   u32 dims_less_1[5];
   u16 box[5];
   u8 element_strides[5];
@@ -110,8 +110,8 @@ typedef struct async_op {
 typedef struct mbarrier {
   u32 address, live, count, pending, init_clock;
   i64 tx;
-  u32 phase;         // completed phases since the first init; never goes back
-  u32 base_phase;    // at the last init
+  u32 phase;      // completed phases since the first init; never goes back
+  u32 base_phase; // at the last init
   u16 agent, init_thread;
   u32 init_fenced;
   u32 awaited_phase; // newest phase that some thread has seen completed
@@ -169,9 +169,9 @@ struct sim_thread {
   sim_warp *warp;
   u32 id, lane, exited;
   wait_kind waiting;
-  sim_place *at;      // the instruction that it waits in
+  sim_place *at; // the instruction that it waits in
   u32 wait_object, wait_value;
-  void *operands;     // of the collective instruction it is in
+  void *operands; // of the collective instruction it is in
   u32 instructions;
   knowledge *base;
   own_clocks own;
@@ -225,7 +225,8 @@ struct sim_block {
   u16 agent_thread[0x4000]; // which thread a numbered agent belongs to; 0xffff: an mbarrier
   knowledge *free_knowledge;
   u64 knowledge_serial;
-  memo_entry memo[MEMO];
+  memo_entry memo[MEMO_SETS * MEMO_WAYS];
+  u32 memo_turn;
   void *scheduler_sp, *scheduler_extra;
   sim_block *next;
 };
@@ -243,7 +244,7 @@ typedef struct memory_range {
 
 struct sim_device {
   sim_config config;
-  u64 progress; // grows with everything that can end a wait
+  u64 progress;         // grows with everything that can end a wait
   memory_range *ranges; // by address
   u32 range_count, range_capacity, last_range;
   tensor_counts *tensors; // in order of first registration
@@ -270,8 +271,8 @@ extern _Thread_local sim_thread *sim_self;
 // ---- schedule.c
 void thread_wait(sim_thread *t, wait_kind kind, sim_place *at, u32 object, u32 value); // returns when made ready
 void thread_ready(sim_thread *t);
-void thread_spin(sim_thread *t, sim_place *at);  // lets others run
-_Noreturn void block_abort(sim_thread *t);       // after a hazard that leaves no way on
+void thread_spin(sim_thread *t, sim_place *at); // lets others run
+_Noreturn void block_abort(sim_thread *t);      // after a hazard that leaves no way on
 u32 block_random(sim_block *b, u32 bound);
 // Gathers the warp at a collective instruction. True in the lane that executes it for all (with every lane's operands in place),
 // which then calls warp_release; the others return false when that is done.
@@ -295,10 +296,11 @@ u16 agent_of_warpgroup(const sim_block *b, u32 warpgroup);
 knowledge *knowledge_new(sim_block *b);
 knowledge *knowledge_retain(knowledge *k);
 void knowledge_release(sim_block *b, knowledge *k);
+int knowledge_contains(const knowledge *a, const knowledge *b);
 void knowledge_learn(sim_block *b, knowledge **gathering, u16 agent, u32 clock); // gathering may be NULL: made
-void thread_publish(sim_thread *t, knowledge **gathering);                      // a release: what t knows goes in, its clock ticks
-void thread_acquire(sim_thread *t, knowledge *k);                               // joins k to its base
-void thread_adopt(sim_thread *t, knowledge *k);                                 // the same when k contains its base
+void thread_publish(sim_thread *t, knowledge **gathering);                       // a release: what t knows goes in, its clock ticks
+void thread_acquire(sim_thread *t, knowledge *k);                                // joins k to its base
+void thread_adopt(sim_thread *t, knowledge *k);                                  // the same when k contains its base
 void thread_fence(sim_thread *t);
 int thread_knows(const sim_thread *t, const knowledge *base, u16 agent, u32 clock);
 int thread_knows_fenced(const sim_thread *t, const knowledge *base, u16 agent, u32 clock);

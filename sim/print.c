@@ -3,7 +3,8 @@
 #include <string.h>
 
 const char *sim_place_text(const sim_place *at, char *text, size_t size) {
-  if (!at) snprintf(text, size, "?");
+  if (!at)
+    snprintf(text, size, "?");
   else {
     const char *slash = strrchr(at->file, '/');
     snprintf(text, size, "%s:%d (%s)", slash ? slash + 1 : at->file, at->line, at->instruction);
@@ -40,8 +41,8 @@ const char *sim_hazard_name(sim_hazard_kind kind) {
 // ---- for people -----------------------------------------------------------------------------------------------------------------------------
 static void print_hazard(const sim_hazard *h, FILE *out) {
   char place[160];
-  fprintf(out, "hazard: %s\n    %s, thread %u, block (%u, %u, %u)", sim_hazard_name(h->kind), sim_place_text(h->place, place, sizeof place), h->thread,
-          h->block[0], h->block[1], h->block[2]);
+  fprintf(out, "hazard: %s\n    %s, thread %u, block (%u, %u, %u)", sim_hazard_name(h->kind), sim_place_text(h->place, place, sizeof place),
+          h->thread, h->block[0], h->block[1], h->block[2]);
   if (h->count > 1) fprintf(out, ", %llu times", h->count);
   if (h->other) {
     fprintf(out, "\n    with %s", sim_place_text(h->other, place, sizeof place));
@@ -54,14 +55,17 @@ void sim_report_print(const sim_report *r, FILE *out) {
   char place[160];
   for (u32 i = 0; i < r->hazard_count; i++) print_hazard(&r->hazards[i], out);
   if (r->hazards_dropped) fprintf(out, "and %llu hazards more\n", r->hazards_dropped);
-  fprintf(out, "hazards %u, launches %llu, blocks %llu, threads %llu, mma %llu, wgmma %llu, TMA bytes %llu, cp.async %llu, barriers %llu, bank conflicts %llu\n",
+  fprintf(out,
+          "hazards %u, launches %llu, blocks %llu, threads %llu, mma %llu, wgmma %llu, TMA bytes %llu, cp.async %llu, barriers %llu, bank "
+          "conflicts %llu\n",
           r->hazard_count, r->launches, r->blocks, r->threads, r->mma, r->wgmma, r->tma_bytes, r->cp_async, r->barriers, r->bank_conflicts);
-  fprintf(out, "%-44s %12s %12s %10s %5s %14s %12s %12s %16s\n", "line", "instructions", "wavefronts", "conflicts", "ways", "global bytes", "sectors",
-          "transactions", "matrix flops");
+  fprintf(out, "%-44s %12s %12s %10s %5s %14s %12s %12s %16s\n", "line", "instructions", "wavefronts", "conflicts", "ways", "global bytes",
+          "sectors", "transactions", "matrix flops");
   for (u32 i = 0; i < r->line_count; i++) {
     const sim_line *l = &r->lines[i];
-    fprintf(out, "%-44s %12llu %12llu %10llu %5llu %14llu %12llu %12llu %16llu\n", sim_place_text(l->place, place, sizeof place), l->warp_instructions,
-            l->smem_wavefronts, l->smem_wavefronts - l->smem_ideal, l->worst_ways, l->gmem_bytes, l->gmem_sectors, l->gmem_transactions, l->mma_flops);
+    fprintf(out, "%-44s %12llu %12llu %10llu %5llu %14llu %12llu %12llu %16llu\n", sim_place_text(l->place, place, sizeof place),
+            l->warp_instructions, l->smem_wavefronts, l->smem_wavefronts - l->smem_ideal, l->worst_ways, l->gmem_bytes, l->gmem_sectors,
+            l->gmem_transactions, l->mma_flops);
   }
   fprintf(out, "%-24s %14s %14s %14s %14s\n", "tensor", "bytes read", "bytes written", "sectors read", "written");
   for (u32 i = 0; i < r->tensor_count; i++) {
@@ -74,9 +78,12 @@ void sim_report_print(const sim_report *r, FILE *out) {
 static void json_string(const char *s, FILE *out) {
   fputc('"', out);
   for (; *s; s++) {
-    if (*s == '"' || *s == '\\') fprintf(out, "\\%c", *s);
-    else if ((unsigned char)*s < 32) fprintf(out, "\\u%04x", (unsigned)(unsigned char)*s);
-    else fputc(*s, out);
+    if (*s == '"' || *s == '\\')
+      fprintf(out, "\\%c", *s);
+    else if ((unsigned char)*s < 32)
+      fprintf(out, "\\u%04x", (unsigned)(unsigned char)*s);
+    else
+      fputc(*s, out);
   }
   fputc('"', out);
 }
@@ -102,8 +109,10 @@ static void json_hazard(const sim_hazard *h, FILE *out) {
   fputc(',', out);
   json_place("other", h->other, out);
   fprintf(out, ",\"block\":[%u,%u,%u],\"thread\":%u,\"other_thread\":", h->block[0], h->block[1], h->block[2], h->thread);
-  if (h->other_thread == ~0u) fputs("null", out);
-  else fprintf(out, "%u", h->other_thread);
+  if (h->other_thread == ~0u)
+    fputs("null", out);
+  else
+    fprintf(out, "%u", h->other_thread);
   fprintf(out, ",\"count\":%llu,\"text\":", h->count);
   json_string(h->text, out);
   fputc('}', out);
@@ -115,24 +124,28 @@ void sim_report_print_json(const sim_report *r, FILE *out) {
     if (i) fputc(',', out);
     json_hazard(&r->hazards[i], out);
   }
-  fprintf(out, "],\"hazards_dropped\":%llu,\"launches\":%llu,\"blocks\":%llu,\"threads\":%llu,\"mma\":%llu,\"wgmma\":%llu,\"tma_bytes\":%llu,"
-               "\"cp_async\":%llu,\"barriers\":%llu,\"bank_conflicts\":%llu,\"lines\":[",
-          r->hazards_dropped, r->launches, r->blocks, r->threads, r->mma, r->wgmma, r->tma_bytes, r->cp_async, r->barriers, r->bank_conflicts);
+  fprintf(out,
+          "],\"hazards_dropped\":%llu,\"launches\":%llu,\"blocks\":%llu,\"threads\":%llu,\"mma\":%llu,\"wgmma\":%llu,\"tma_bytes\":%llu,"
+          "\"cp_async\":%llu,\"barriers\":%llu,\"bank_conflicts\":%llu,\"lines\":[",
+          r->hazards_dropped, r->launches, r->blocks, r->threads, r->mma, r->wgmma, r->tma_bytes, r->cp_async, r->barriers,
+          r->bank_conflicts);
   for (u32 i = 0; i < r->line_count; i++) {
     const sim_line *l = &r->lines[i];
     fputs(i ? ",{" : "{", out);
     json_place("place", l->place, out);
-    fprintf(out, ",\"warp_instructions\":%llu,\"smem_wavefronts\":%llu,\"smem_ideal\":%llu,\"worst_ways\":%llu,\"gmem_bytes\":%llu,"
-                 "\"gmem_sectors\":%llu,\"gmem_transactions\":%llu,\"mma_flops\":%llu}",
-            l->warp_instructions, l->smem_wavefronts, l->smem_ideal, l->worst_ways, l->gmem_bytes, l->gmem_sectors, l->gmem_transactions, l->mma_flops);
+    fprintf(out,
+            ",\"warp_instructions\":%llu,\"smem_wavefronts\":%llu,\"smem_ideal\":%llu,\"worst_ways\":%llu,\"gmem_bytes\":%llu,"
+            "\"gmem_sectors\":%llu,\"gmem_transactions\":%llu,\"mma_flops\":%llu}",
+            l->warp_instructions, l->smem_wavefronts, l->smem_ideal, l->worst_ways, l->gmem_bytes, l->gmem_sectors, l->gmem_transactions,
+            l->mma_flops);
   }
   fputs("],\"tensors\":[", out);
   for (u32 i = 0; i < r->tensor_count; i++) {
     const sim_tensor *t = &r->tensors[i];
     fputs(i ? ",{\"name\":" : "{\"name\":", out);
     json_string(t->name, out);
-    fprintf(out, ",\"bytes_read\":%llu,\"bytes_written\":%llu,\"sectors_read\":%llu,\"sectors_written\":%llu}", t->bytes_read, t->bytes_written,
-            t->sectors_read, t->sectors_written);
+    fprintf(out, ",\"bytes_read\":%llu,\"bytes_written\":%llu,\"sectors_read\":%llu,\"sectors_written\":%llu}", t->bytes_read,
+            t->bytes_written, t->sectors_read, t->sectors_written);
   }
   fputs("]}\n", out);
 }

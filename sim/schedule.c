@@ -85,8 +85,8 @@ int warp_gather(sim_thread *t, sim_place *at, void *operands) {
   if (w->arrived && w->place != at) {
     u32 there = (u32)__builtin_ctz(w->arrived);
     char text[160];
-    hazard(t, SIM_DIVERGENT, at, w->place, w->id * WARP + there, "lane %u of warp %u comes here while lane %u waits at %s", t->lane, w->id, there,
-           sim_place_text(w->place, text, sizeof text));
+    hazard(t, SIM_DIVERGENT, at, w->place, w->id * WARP + there, "lane %u of warp %u comes here while lane %u waits at %s", t->lane, w->id,
+           there, sim_place_text(w->place, text, sizeof text));
     block_abort(t);
   }
   if (w->exited) {
@@ -116,7 +116,9 @@ void warp_release(sim_thread *t) {
 // ---- who waits where --------------------------------------------------------------------------------------------------------------
 static void describe_wait(const sim_block *b, const sim_thread *t, char *text, size_t size) {
   switch (t->waiting) {
-  case WAIT_WARP: snprintf(text, size, "for the other lanes of warp %u (%d of 32 are there)", t->warp->id, __builtin_popcount(t->warp->arrived)); break;
+  case WAIT_WARP:
+    snprintf(text, size, "for the other lanes of warp %u (%d of 32 are there)", t->warp->id, __builtin_popcount(t->warp->arrived));
+    break;
   case WAIT_BARRIER: barrier_describe(b, t->wait_object, text, size); break;
   case WAIT_MBARRIER: mbarrier_describe(b, t->wait_object, text, size); break;
   case WAIT_WGMMA: snprintf(text, size, "for wgmma group %u: not all of the warpgroup has come", t->wait_value); break;
@@ -136,11 +138,14 @@ static void report_deadlock(sim_block *b) {
     if (t->exited) continue;
     if (t->waiting == WAIT_WARP) divergent = 1;
     if (t->waiting == WAIT_BARRIER && t->warp->exited) divergent = 1;
-    if (!first) first = t;
-    else if (!second && t->at != first->at) second = t;
+    if (!first)
+      first = t;
+    else if (!second && t->at != first->at)
+      second = t;
     const sim_thread *previous = i ? &b->threads[i - 1] : NULL;
     if (previous && !previous->exited && previous->at == t->at && previous->wait_object == t->wait_object) continue;
-    if (previous && !previous->exited && previous->warp == t->warp) divergent |= t->waiting == WAIT_BARRIER && previous->waiting == WAIT_BARRIER;
+    if (previous && !previous->exited && previous->warp == t->warp)
+      divergent |= t->waiting == WAIT_BARRIER && previous->waiting == WAIT_BARRIER;
     u32 last = i;
     while (last + 1 < b->thread_count && !b->threads[last + 1].exited && b->threads[last + 1].at == t->at &&
            b->threads[last + 1].wait_object == t->wait_object)
@@ -149,7 +154,8 @@ static void report_deadlock(sim_block *b) {
     int n = snprintf(text + used, sizeof text - used, "%sthread%s %u", used ? "; " : "", last > i ? "s" : "", i);
     used += (size_t)n;
     if (last > i && used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "-%u", last);
-    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, " at %s %s", sim_place_text(t->at, place, sizeof place), why);
+    if (used < sizeof text)
+      used += (size_t)snprintf(text + used, sizeof text - used, " at %s %s", sim_place_text(t->at, place, sizeof place), why);
   }
   if (b->exited && used < sizeof text) snprintf(text + used, sizeof text - used, "; %u threads have left", b->exited);
   if (!first) return;
@@ -323,9 +329,12 @@ static int launch_refused(sim_device *d, const sim_kernel *kernel, const u32 gri
   char *e = d->launch_error;
   size_t n = sizeof d->launch_error;
   e[0] = 0;
-  if (!kernel) snprintf(e, n, "kernel is NULL");
-  else if (threads > kernel->threads) snprintf(e, n, "block of %u threads; kernel %s is compiled for at most %u", threads, kernel->name, kernel->threads);
-  else if (threads == 0 || threads > MAX_THREADS || threads % WARP) snprintf(e, n, "block of %u threads; a multiple of 32 up to 1024 is expected", threads);
+  if (!kernel)
+    snprintf(e, n, "kernel is NULL");
+  else if (threads > kernel->threads)
+    snprintf(e, n, "block of %u threads; kernel %s is compiled for at most %u", threads, kernel->name, kernel->threads);
+  else if (threads == 0 || threads > MAX_THREADS || threads % WARP)
+    snprintf(e, n, "block of %u threads; a multiple of 32 up to 1024 is expected", threads);
   else if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffffu || grid[1] > 65535 || grid[2] > 65535)
     snprintf(e, n, "grid %u x %u x %u; 1..2147483647 x 1..65535 x 1..65535 are expected", grid[0], grid[1], grid[2]);
   else if (smem_bytes > sim_smem_limit(d->config.arch))
@@ -377,7 +386,8 @@ static int launch_all(launch *l) {
       if (s == BLOCK_FINISHED) {
         block_finish(resident[i]);
         resident[i] = resident[--count];
-      } else i++;
+      } else
+        i++;
     }
     starved = l->device->progress == before;
     if (!aborted && starved && count && (l->next == l->count || count == SM_COUNT)) {

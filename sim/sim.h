@@ -29,12 +29,12 @@ enum {
 };
 
 typedef struct sim_config {
-  u32 arch;         // 80, 86, 89 or 90: limits, and which instructions exist; 0: 90
-  u32 modes;        // of the bits above
-  u64 seed;         // order in which warps and late copies run; equal seeds give equal runs
-  u32 untracked;    // 1: no happens-before tracking, no initialisation checks (faster)
-  u32 max_hazards;  // distinct ones kept; 0: 64
-  u32 stack_bytes;  // of each CUDA thread; 0: 128 KiB (256 KiB under sanitizers)
+  u32 arch;        // 80, 86, 89 or 90: limits, and which instructions exist; 0: 90
+  u32 modes;       // of the bits above
+  u64 seed;        // order in which warps and late copies run; equal seeds give equal runs
+  u32 untracked;   // 1: no happens-before tracking, no initialisation checks (faster)
+  u32 max_hazards; // distinct ones kept; 0: 64
+  u32 stack_bytes; // of each CUDA thread; 0: 128 KiB (256 KiB under sanitizers)
 } sim_config;
 
 typedef struct sim_device sim_device;
@@ -53,15 +53,15 @@ int sim_memory_unregister(sim_device *device, void *base);
 int sim_memory_rename(sim_device *device, void *base, const char *name);
 
 typedef enum sim_status {
-  SIM_OK,          // ran to its end without a hazard
-  SIM_HAZARDS,     // ran to its end; the report has hazards
-  SIM_ABORTED,     // stopped at a hazard that leaves no way on (deadlock, ...)
-  SIM_BAD_LAUNCH   // refused: block size, grid, shared memory beyond the arch's limit; sim_launch_error says why
+  SIM_OK,        // ran to its end without a hazard
+  SIM_HAZARDS,   // ran to its end; the report has hazards
+  SIM_ABORTED,   // stopped at a hazard that leaves no way on (deadlock, ...)
+  SIM_BAD_LAUNCH // refused: block size, grid, shared memory beyond the arch's limit; sim_launch_error says why
 } sim_status;
 sim_status sim_launch(sim_device *device, const sim_kernel *kernel, const u32 grid[3], u32 threads, u32 smem_bytes, const void *params);
 const char *sim_launch_error(const sim_device *device);
-u32 sim_smem_limit(u32 arch);   // bytes of dynamic shared memory a block may have
-u32 sim_sm_count(void);         // blocks resident at once, as the model reports it to a persistent kernel's host
+u32 sim_smem_limit(u32 arch); // bytes of dynamic shared memory a block may have
+u32 sim_sm_count(void);       // blocks resident at once, as the model reports it to a persistent kernel's host
 
 // Mutation testing: from now on no thread executes the instruction at this place (of a report); NULL: all do again. For instructions that
 // synchronise: waits, barriers, fences, arrivals.
@@ -88,35 +88,35 @@ typedef enum sim_hazard_kind {
   SIM_TMA_STILL_READS,     // shared memory overwritten while a TMA store may still read it
   SIM_MISSING_PROXY_FENCE, // ordinary write, then TMA or wgmma access, ordered but without fence.proxy.async
   SIM_MISSING_WGMMA_FENCE,
-  SIM_MISSING_INIT_FENCE,  // mbarrier used by TMA without fence.mbarrier_init
-  SIM_DIVERGENT,           // lanes of a warp (or warps of a warpgroup) at different collective instructions
-  SIM_BARRIER_MISUSE,      // named barrier: count wrong, differing counts
-  SIM_MBARRIER_MISUSE,     // not initialised, too many arrivals, transaction bytes that do not add up
-  SIM_BAD_OPERAND,         // an instruction's operand that the hardware refuses or the model does not know
+  SIM_MISSING_INIT_FENCE, // mbarrier used by TMA without fence.mbarrier_init
+  SIM_DIVERGENT,          // lanes of a warp (or warps of a warpgroup) at different collective instructions
+  SIM_BARRIER_MISUSE,     // named barrier: count wrong, differing counts
+  SIM_MBARRIER_MISUSE,    // not initialised, too many arrivals, transaction bytes that do not add up
+  SIM_BAD_OPERAND,        // an instruction's operand that the hardware refuses or the model does not know
   SIM_BAD_TENSOR_MAP,
   SIM_DEADLOCK,
-  SIM_NOT_ON_ARCH,         // instruction that this arch does not have
+  SIM_NOT_ON_ARCH, // instruction that this arch does not have
   SIM_HAZARD_KINDS
 } sim_hazard_kind;
 const char *sim_hazard_name(sim_hazard_kind kind); // e.g. "race"
 
 typedef struct sim_hazard {
   sim_hazard_kind kind;
-  const sim_place *place;  // the access that was found at fault
-  const sim_place *other;  // what it collides with, or NULL
+  const sim_place *place;             // the access that was found at fault
+  const sim_place *other;             // what it collides with, or NULL
   u32 block[3], thread, other_thread; // thread ids of the first occurrence; other_thread ~0u if unknown
-  u64 count;               // occurrences
-  char text[768];          // a sentence: addresses, tensor, who waits where
+  u64 count;                          // occurrences
+  char text[768];                     // a sentence: addresses, tensor, who waits where
 } sim_hazard;
 
 // Counts of one place (line and instruction), over all launches since the last reset.
 typedef struct sim_line {
   const sim_place *place;
-  u64 warp_instructions;   // executions, a warp's (for wgmma a warpgroup's, for TMA a thread's) counted once
-  u64 smem_wavefronts, smem_ideal; // passes over the 32 banks, and their least number; the difference are bank conflicts
-  u64 worst_ways;          // most accesses to one bank in one pass
+  u64 warp_instructions;                           // executions, a warp's (for wgmma a warpgroup's, for TMA a thread's) counted once
+  u64 smem_wavefronts, smem_ideal;                 // passes over the 32 banks, and their least number; the difference are bank conflicts
+  u64 worst_ways;                                  // most accesses to one bank in one pass
   u64 gmem_bytes, gmem_sectors, gmem_transactions; // requested bytes, 32-byte sectors, 128-byte lines
-  u64 mma_flops;           // 2 m n k of the matrix instructions
+  u64 mma_flops;                                   // 2 m n k of the matrix instructions
 } sim_line;
 
 typedef struct sim_tensor {
@@ -132,8 +132,8 @@ typedef struct sim_report {
   const sim_tensor *tensors; // in order of their first registration
   u64 hazards_dropped;       // distinct ones beyond max_hazards
   u64 launches, blocks, threads;
-  u64 mma, wgmma, tma_bytes, cp_async, barriers;  // instructions (warp, warpgroup), bytes moved by TMA, warp instructions, cta-wide
-  u64 bank_conflicts;        // sum over lines of smem_wavefronts - smem_ideal
+  u64 mma, wgmma, tma_bytes, cp_async, barriers; // instructions (warp, warpgroup), bytes moved by TMA, warp instructions, cta-wide
+  u64 bank_conflicts;                            // sum over lines of smem_wavefronts - smem_ideal
 } sim_report;
 const sim_report *sim_get_report(sim_device *device); // valid until the next call with this device
 void sim_reset_report(sim_device *device);

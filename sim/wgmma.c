@@ -167,11 +167,11 @@ static void check_operand(sim_thread *t, wgmma_op *o, u64 descriptor, u32 extent
 }
 
 static void check_view(sim_thread *t, wgmma_op *o) {
-  for (u32 i = 0; i < o->views; i++)
-    if (o->view[i] == t->base) return;
-  if (o->views == MAX_VIEWS || (o->views && !o->checked)) return;
-  o->view[o->views++] = knowledge_retain(t->base);
-  o->checked = 1;
+  for (u32 i = 0; i < o->views; i++) // who knows more than one that was checked need not be
+    if (knowledge_contains(t->base, o->view[i])) return;
+  if (o->issued && !o->checked) return;
+  if (o->views < MAX_VIEWS) o->view[o->views++] = knowledge_retain(t->base);
+  if (!o->issued) o->checked = 1;
   if (!o->from_registers) check_operand(t, o, o->desc_a, 64, o->trans_a);
   check_operand(t, o, o->desc_b, o->n, o->trans_b);
 }

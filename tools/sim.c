@@ -82,17 +82,18 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   }
 }
 
-static const struct argp parser = {
-    option_list,
-    parse,
-    NULL,
-    "Runs a GPU kernel on the simulator, on a random problem. Prints the error against the oracle, every hazard that the model found, and its "
-    "counts by source line: bank conflicts, bytes, transactions, matrix instructions.\v"
-    "--arch 80, 86, 89 or 90 chooses the machine, --kernel the kernel instead of the plan. Exits with 1 when the result is wrong or a hazard "
-    "was found.",
-    options_engine_and_scores,
-    NULL,
-    NULL};
+static const struct argp parser = {option_list,
+                                   parse,
+                                   NULL,
+                                   "Runs a GPU kernel on the simulator, on a random problem. Prints the error against the oracle, every "
+                                   "hazard that the model found, and its "
+                                   "counts by source line: bank conflicts, bytes, transactions, matrix instructions.\v"
+                                   "--arch 80, 86, 89 or 90 chooses the machine, --kernel the kernel instead of the plan. Exits with 1 "
+                                   "when the result is wrong or a hazard "
+                                   "was found.",
+                                   options_engine_and_scores,
+                                   NULL,
+                                   NULL};
 
 /* ---- the simulator's library, which the engine has loaded too ---- */
 

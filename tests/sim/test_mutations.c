@@ -21,10 +21,20 @@ typedef struct place {
   int found;
 } place;
 
-static const char *const synchronisations[] = {"mbarrier.try_wait",   "mbarrier.test_wait",       "mbarrier.arrive",          "bar.sync",
-                                               "bar.arrive",          "bar.warp.sync",            "cp.async.wait_group",      "wgmma.wait_group",
-                                               "wgmma.fence",         "fence.proxy.async.shared", "fence.mbarrier_init",      "cp.async.bulk.wait_group",
-                                               "cp.async.bulk.wait_group.read", "bar.sync 0"};
+static const char *const synchronisations[] = {"mbarrier.try_wait",
+                                               "mbarrier.test_wait",
+                                               "mbarrier.arrive",
+                                               "bar.sync",
+                                               "bar.arrive",
+                                               "bar.warp.sync",
+                                               "cp.async.wait_group",
+                                               "wgmma.wait_group",
+                                               "wgmma.fence",
+                                               "fence.proxy.async.shared",
+                                               "fence.mbarrier_init",
+                                               "cp.async.bulk.wait_group",
+                                               "cp.async.bulk.wait_group.read",
+                                               "bar.sync 0"};
 
 static int is_synchronisation(const sim_place *at) {
   for (size_t i = 0; i < sizeof synchronisations / sizeof *synchronisations; i++)
@@ -36,8 +46,8 @@ static int is_synchronisation(const sim_place *at) {
 static testkit_outcome run(glint_context *context, const glint_variant *v, testkit_report *report) {
   const glint_dtype dtype = (glint_dtype)v->dtype;
   const int64_t sq = v->tile_q + 5, sk = 5 * v->tile_k + 3;
-  const int64_t q[4] = {1, sq, 2, v->head_dim}, k[4] = {1, sk, 1, v->head_dim}, vv[4] = {1, sk, 1, v->head_dim_v}, o[4] = {1, sq, 2, v->head_dim_v},
-                lse[3] = {1, 2, sq};
+  const int64_t q[4] = {1, sq, 2, v->head_dim}, k[4] = {1, sk, 1, v->head_dim}, vv[4] = {1, sk, 1, v->head_dim_v},
+                o[4] = {1, sq, 2, v->head_dim_v}, lse[3] = {1, 2, sq};
   uint64_t random = 12345;
   testkit_case c;
   memset(&c, 0, sizeof c);
