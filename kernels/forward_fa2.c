@@ -28,19 +28,23 @@
 #define V_BYTES TILE_BYTES(TILE_K, HEAD_DIM_V)
 /* Q's place, which o uses in the end, then K and V of each stage */
 #define SMEM_KV    (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
-#define SMEM_BYTES (SMEM_KV + STAGES * (K_BYTES + V_BYTES))
+#define SMEM_PARKED (SMEM_KV + STAGES * (K_BYTES + V_BYTES))
+#if SMEM_PARKED + WARPS * PARKED_BYTES > SHARED
+#error "SHARED is too small: (max(HEAD_DIM, HEAD_DIM_V) * TILE_Q + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) * 2 + THREADS / 32 * 48"
+#endif
 
 /* What a warp knows of its rows, to skip what they do not see and to mask no more than needed. */
 typedef struct warp_rows {
-  i32 row;                   /* the lane's first row in the sequence */
   i32 first_seen, last_seen; /* keys that any row of the warp sees */
   i32 all_from, all_to;      /* keys that all rows see */
 } warp_rows;
 
+/* The lane's first row; its others are 8, 16, ... further on. */
+FN i32 lane_row(const tile_place *t) { return t->row + (i32)(tid() / 32) * 16 * M_TILES + (i32)(tid() % 32) / 4; }
+
 FN warp_rows find_warp_rows(const glint_forward_params *p, const tile_place *t) {
   warp_rows w;
   i32 first = t->row + (i32)(tid() / 32) * 16 * M_TILES, last = first + 16 * M_TILES - 1;
-  w.row = first + (i32)(tid() % 32) / 4;
   w.first_seen = first_key(p, t, first);
   w.last_seen = first < t->used_q ? last_key(p, t, last) : -1;
   w.all_from = first_key(p, t, last);
@@ -49,24 +53,28 @@ FN warp_rows find_warp_rows(const glint_forward_params *p, const tile_place *t) 
 }
 
 /* Scores of one block of keys, from products to masked scores. */
-FN void mask_block(const glint_forward_params *p, const tile_place *t, const warp_rows *w, float s[M_TILES][N_TILES][4], i32 key) {
-  i32 lane_key = key + (i32)(tid() % 4) * 2;
-  if (SCORE_FEATURES) transform_scores(p, t, s, w->row, lane_key);
-  if (key + TILE_K - 1 > w->all_to) {
-    i32 end = t->len_k - 1 - lane_key;
-    mask_right(s, FEATURES & FEATURE_MASK ? w->row + t->shift + p->window_right - lane_key : end, end);
+FN void mask_block(const glint_forward_params *p, u32 parked, const warp_rows *w, float s[M_TILES][N_TILES][4], i32 key) {
+  int right = key + TILE_K - 1 > w->all_to, left = (FEATURES & FEATURE_MASK) && key < w->all_from;
+  if (!SCORE_FEATURES && !right && !left) return;
+  tile_place t = unpark(parked);
+  i32 row = lane_row(&t), lane_key = key + (i32)(tid() % 4) * 2;
+  if (SCORE_FEATURES) transform_scores(p, &t, s, row, lane_key);
+  if (right) {
+    i32 end = t.len_k - 1 - lane_key;
+    mask_right(s, FEATURES & FEATURE_MASK ? row + t.shift + p->window_right - lane_key : end, end);
   }
-  if ((FEATURES & FEATURE_MASK) && key < w->all_from) mask_left(s, w->row + t->shift - p->window_left - lane_key);
+  if (left) mask_left(s, row + t.shift - p->window_left - lane_key);
 }
 
 /* Softmax of the block and o += P V, 16 keys at a time: the exponentials of the next 16 run beside the product of these. */
-FN void softmax_values(const glint_forward_params *p, const tile_place *t, const warp_rows *w, float s[M_TILES][N_TILES][4], row_stats *r,
-                       float o[M_TILES][V_TILES][4], u32 v, lane_offsets v_lane, i32 key) {
+FN void softmax_values(const glint_forward_params *p, u32 parked, float s[M_TILES][N_TILES][4], row_stats *r, float o[M_TILES][V_TILES][4],
+                       u32 v, lane_offsets v_lane, i32 key) {
   float scale = SCORE_FEATURES ? 1.f : p->scale_log2;
   raise_references(r, s, o, scale);
   if ((FEATURES & FEATURE_DROPOUT) && p->drop_threshold) {
     UNROLL for (i32 c = 0; c < TILE_K / 16; c++) exponentials(r, s, c, scale);
-    drop(p, s, (u32)(t->batch * p->heads_q + t->head), w->row, key);
+    tile_place t = unpark(parked);
+    drop(p, s, (u32)(t.batch * p->heads_q + t.head), lane_row(&t), key);
     scale = 0.f;
   }
   UNROLL for (i32 c = 0; c < TILE_K / 16; c++) {
@@ -82,9 +90,12 @@ FN void forward(const glint_forward_params *p) {
   tile_place t = find_tile(p, (i32)block_id_x(), TILE_Q);
   if (t.row >= t.len_q) return;
   u32 smem = smem_base(), smem_k = smem + SMEM_KV, smem_v = smem_k + STAGES * K_BYTES, stage = 0;
+  u32 parked = smem + SMEM_PARKED + tid() / 32 * PARKED_BYTES;
   u32 lane = tid() % 32, warp_row = tid() / 32 * 16 * M_TILES;
   warp_rows w = find_warp_rows(p, &t);
   lane_offsets lane_a = lane_offsets_a(lane), lane_b = lane_offsets_b(lane);
+
+  park(parked, &t);
 
   row_stats r;
   float o[M_TILES][V_TILES][4], s[M_TILES][N_TILES][4];
@@ -130,8 +141,8 @@ FN void forward(const glint_forward_params *p) {
         }
         if (active) {
           scores(s, (const u32(*)[M_TILES][4])q_kept, smem, k_now, lane_q, lane_b);
-          mask_block(p, &t, &w, s, key);
-          softmax_values(p, &t, &w, s, &r, o, v_now, lane_a, key);
+          mask_block(p, parked, &w, s, key);
+          softmax_values(p, parked, s, &r, o, v_now, lane_a, key);
         }
       } else {
         copy_tile(v_now, v_from, TILE_K, HEAD_DIM_V, keys_end - key, p->head_dim_v);
@@ -139,7 +150,7 @@ FN void forward(const glint_forward_params *p) {
         advance(&v_from, -TILE_K);
         if (active) {
           scores(s, (const u32(*)[M_TILES][4])q_kept, smem, k_now, lane_q, lane_b);
-          mask_block(p, &t, &w, s, key);
+          mask_block(p, parked, &w, s, key);
         }
         cp_async_wait(0);
         cta_sync();
@@ -148,15 +159,17 @@ FN void forward(const glint_forward_params *p) {
           copy_tile(k_now, k_from, TILE_K, HEAD_DIM, TILE_K, p->head_dim);
           cp_async_commit();
         }
-        if (active) softmax_values(p, &t, &w, s, &r, o, v_now, lane_a, key);
+        if (active) softmax_values(p, parked, s, &r, o, v_now, lane_a, key);
       }
     }
   }
 
   float lse[M_TILES][2];
-  finish_rows(p, &t, w.row, &r, o, lse);
-  store_lse(p, &t, w.row, (const float(*)[2])lse);
-  if ((FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED))) store_o_elements(p, &t, w.row, (const float(*)[V_TILES][4])o);
+  t = unpark(parked);
+  i32 row = lane_row(&t);
+  finish_rows(p, &t, row, &r, o, lse);
+  store_lse(p, &t, row, (const float(*)[2])lse);
+  if ((FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED))) store_o_elements(p, &t, row, (const float(*)[V_TILES][4])o);
   else store_o_16(p, &t, smem, (i32)warp_row, (const float(*)[V_TILES][4])o);
 }
 
