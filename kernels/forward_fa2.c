@@ -2,12 +2,14 @@
  * instructions of Ampere: cp.async, ldmatrix, mma.sync. docs/kernels/ampere.md goes through it line by line.
  *
  * One block computes TILE_Q query rows of one head. Q stays in shared memory for the block's whole life; K and V come through it TILE_K
- * keys at a time, copied while the tensor cores work on the block before; scores, probabilities and o never leave registers. A warp owns
+ * keys at a time, copied while the tensor cores work on the blocks before; scores, probabilities and o never leave registers. A warp owns
  * TILE_Q / warps rows and all keys. Key blocks go from the last to the first: those that need a mask come first.
  *
- * STAGES 2: two buffers each for K and V; a whole block is under way while another is computed, one barrier a block.
- * STAGES 1: one buffer each; K of the next block is copied during softmax and P V, V during Q K^T; half the shared memory, two barriers.
- * Q_KEPT: steps of 16 columns of Q held in registers instead of being read again for each block. */
+ * All threads copy and all threads compute, but there is no barrier of the whole block in the loop: K and V have STAGES buffers each, with
+ * an mbarrier that says "full" (every thread's copies have landed) and one that says "empty" (every warp has read). So a warp in its softmax
+ * is not waited for by one in its products, and the tensor cores of each scheduler find work in one of its two warps.
+ *
+ * Q_KEPT: steps of 16 columns of Q held in registers instead of being read again for each block of keys. */
 #include "params.h"
 
 #define WARPS   (THREADS / 32)
@@ -26,12 +28,47 @@
 
 #define K_BYTES TILE_BYTES(TILE_K, HEAD_DIM)
 #define V_BYTES TILE_BYTES(TILE_K, HEAD_DIM_V)
-/* Q's place, which o uses in the end, then K and V of each stage */
-#define SMEM_KV    (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
-#define SMEM_PARKED (SMEM_KV + STAGES * (K_BYTES + V_BYTES))
-#if SMEM_PARKED + WARPS * PARKED_BYTES > SHARED
-#error "SHARED is too small: (max(HEAD_DIM, HEAD_DIM_V) * TILE_Q + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) * 2 + THREADS / 32 * 48"
+/* Q's place, which o uses in the end; K and V of each stage; barriers; parked values */
+#define SMEM_K        (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
+#define SMEM_V        (SMEM_K + STAGES * K_BYTES)
+#define SMEM_BARRIERS (SMEM_V + STAGES * V_BYTES)
+#define SMEM_PARKED   (SMEM_BARRIERS + 128)
+#define SMEM_BYTES    (SMEM_PARKED + WARPS * PARKED_BYTES)
+#if SMEM_BYTES > SHARED
+#error "SHARED: needs 2 * (TILE_Q * max(HEAD_DIM, HEAD_DIM_V) + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) + 128 + 48 * THREADS / 32"
 #endif
+#ifndef LEAD
+#define LEAD (STAGES - 1) /* blocks of keys that are under way beyond the one in work */
+#endif
+
+FN u32 q_full(u32 smem) { return smem + SMEM_BARRIERS; }
+FN u32 k_full(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 8 + 32 * slot; }
+FN u32 k_empty(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 16 + 32 * slot; }
+FN u32 v_full(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 24 + 32 * slot; }
+FN u32 v_empty(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 32 + 32 * slot; }
+
+/* The n-th block of keys: its buffer, and the parity of the barriers' phase that belongs to it. */
+FN u32 ring_slot(u32 n) { return n % STAGES; }
+FN u32 ring_parity(u32 n) { return n / STAGES & 1; }
+
+FN void init_barriers(u32 smem) {
+  if (tid() == 0) {
+    mbarrier_init(q_full(smem), THREADS);
+    for (u32 slot = 0; slot < STAGES; slot++) {
+      mbarrier_init(k_full(smem, slot), THREADS);
+      mbarrier_init(v_full(smem, slot), THREADS);
+      mbarrier_init(k_empty(smem, slot), WARPS);
+      mbarrier_init(v_empty(smem, slot), WARPS);
+    }
+  }
+  cta_sync();
+}
+
+/* A warp has read its last of a buffer. */
+FN void release(u32 barrier) {
+  warp_sync();
+  if (tid() % 32 == 0) mbarrier_arrive(barrier);
+}
 
 /* What a warp knows of its rows, to skip what they do not see and to mask no more than needed. */
 typedef struct warp_rows {
@@ -39,12 +76,18 @@ typedef struct warp_rows {
   i32 all_from, all_to;      /* keys that all rows see */
 } warp_rows;
 
-/* The lane's first row; its others are 8, 16, ... further on. */
-FN i32 lane_row(const tile_place *t) { return t->row + (i32)(tid() / 32) * 16 * M_TILES + (i32)(tid() % 32) / 4; }
+/* The warp's first row in the tile. Warps w and w + 4 share a scheduler and its tensor core: under a causal mask the later rows have more to
+ * do, so the second four take their rows in reverse and every pair has the same. */
+FN i32 warp_row(void) {
+  i32 warp = (i32)tid() / 32;
+  return 16 * M_TILES * (WARPS == 8 && warp >= 4 ? 11 - warp : warp);
+}
+/* The lane's first row in the sequence; its others are 8, 16, ... further on. */
+FN i32 lane_row(const tile_place *t) { return t->row + warp_row() + (i32)(tid() % 32) / 4; }
 
 FN warp_rows find_warp_rows(const glint_forward_params *p, const tile_place *t) {
+  i32 first = t->row + warp_row(), last = first + 16 * M_TILES - 1;
   warp_rows w;
-  i32 first = t->row + (i32)(tid() / 32) * 16 * M_TILES, last = first + 16 * M_TILES - 1;
   w.first_seen = first_key(p, t, first);
   w.last_seen = first < t->used_q ? last_key(p, t, last) : -1;
   w.all_from = first_key(p, t, last);
@@ -52,7 +95,7 @@ FN warp_rows find_warp_rows(const glint_forward_params *p, const tile_place *t) 
   return w;
 }
 
-/* Scores of one block of keys, from products to masked scores. */
+/* From products to masked scores. */
 FN void mask_block(const glint_forward_params *p, u32 parked, const warp_rows *w, float s[M_TILES][N_TILES][4], i32 key) {
   int right = key + TILE_K - 1 > w->all_to, left = (FEATURES & FEATURE_MASK) && key < w->all_from;
   if (!SCORE_FEATURES && !right && !left) return;
@@ -66,22 +109,20 @@ FN void mask_block(const glint_forward_params *p, u32 parked, const warp_rows *w
   if (left) mask_left(s, row + t.shift - p->window_left - lane_key);
 }
 
-/* Softmax of the block and o += P V, 16 keys at a time: the exponentials of the next 16 run beside the product of these. */
+/* o += P V, 16 keys at a time: the exponentials of the next 16 run beside the product of these. */
 FN void softmax_values(const glint_forward_params *p, u32 parked, float s[M_TILES][N_TILES][4], row_stats *r, float o[M_TILES][V_TILES][4],
                        u32 v, lane_offsets v_lane, i32 key) {
-  float scale = SCORE_FEATURES ? 1.f : p->scale_log2;
-  raise_references(r, s, o, scale);
-  if ((FEATURES & FEATURE_DROPOUT) && p->drop_threshold) {
+  const float scale = SCORE_FEATURES ? 1.f : p->scale_log2;
+  const int dropout = (FEATURES & FEATURE_DROPOUT) && p->drop_threshold;
+  if (dropout) {
     UNROLL for (i32 c = 0; c < TILE_K / 16; c++) exponentials(r, s, c, scale);
     tile_place t = unpark(parked);
     drop(p, s, (u32)(t.batch * p->heads_q + t.head), lane_row(&t), key);
-    scale = 0.f;
   }
   UNROLL for (i32 c = 0; c < TILE_K / 16; c++) {
     u32 a[M_TILES][4];
-    if (!(FEATURES & FEATURE_DROPOUT) || scale != 0.f) exponentials(r, s, c, scale);
-    UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 i = 0; i < 4; i++)
-      a[m][i] = pack_16(s[m][2 * c + i / 2][i % 2 * 2], s[m][2 * c + i / 2][i % 2 * 2 + 1]);
+    if (!dropout) exponentials(r, s, c, scale);
+    pack_probabilities(a, (const float(*)[N_TILES][4])s, c);
     add_values(o, (const u32(*)[4])a, v, v_lane, c);
   }
 }
@@ -89,12 +130,8 @@ FN void softmax_values(const glint_forward_params *p, u32 parked, float s[M_TILE
 FN void forward(const glint_forward_params *p) {
   tile_place t = find_tile(p, (i32)block_id_x(), TILE_Q);
   if (t.row >= t.len_q) return;
-  u32 smem = smem_base(), smem_k = smem + SMEM_KV, smem_v = smem_k + STAGES * K_BYTES, stage = 0;
-  u32 parked = smem + SMEM_PARKED + tid() / 32 * PARKED_BYTES;
-  u32 lane = tid() % 32, warp_row = tid() / 32 * 16 * M_TILES;
-  warp_rows w = find_warp_rows(p, &t);
-  lane_offsets lane_a = lane_offsets_a(lane), lane_b = lane_offsets_b(lane);
-
+  u32 smem = smem_base(), parked = smem + SMEM_PARKED + tid() / 32 * PARKED_BYTES;
+  init_barriers(smem);
   park(parked, &t);
 
   row_stats r;
@@ -107,70 +144,74 @@ FN void forward(const glint_forward_params *p) {
   i32 keys_end = t.row < t.used_q ? last_key(p, &t, tile_end - 1) + 1 : 0;
   i32 first_block = first_key(p, &t, t.row) / TILE_K, block = keys_end > 0 ? (keys_end - 1) / TILE_K : -1;
   if (block >= first_block) {
-    i32 head_kv = t.head / p->group;
-    i64 k_pitch = p->k_stride.row * 2, v_pitch = p->v_stride.row * 2, last_row = t.first_k + (i64)block * TILE_K;
+    const warp_rows w = find_warp_rows(p, &t);
+    const copy_mode mode = find_copy_mode(p);
+    const lane_offsets lane_a = lane_offsets_a(tid() % 32), lane_b = lane_offsets_b(tid() % 32);
+    const lane_offsets lane_q = lane_offsets_a_from(tid() % 32, (u32)warp_row());
+    const i64 key_row = t.first_k + (i64)block * TILE_K;
+    const i32 head_kv = t.head / p->group;
     copy_source q_from = copy_from(row_address(p->q, &p->q_stride, t.batch, t.head, t.first_q + t.row, 2), p->q_stride.row * 2);
-    copy_source k_from = copy_from(row_address(p->k, &p->k_stride, t.batch, head_kv, last_row, 2), k_pitch);
-    copy_source v_from = copy_from(row_address(p->v, &p->v_stride, t.batch, head_kv, last_row, 2), v_pitch);
-    copy_tile(smem, q_from, TILE_Q, HEAD_DIM, t.used_q - t.row, p->head_dim);
-    copy_tile(smem_k, k_from, TILE_K, HEAD_DIM, keys_end - block * TILE_K, p->head_dim);
-    if (STAGES == 2) copy_tile(smem_v, v_from, TILE_K, HEAD_DIM_V, keys_end - block * TILE_K, p->head_dim_v);
-    cp_async_commit();
-
-    lane_offsets lane_q = lane_offsets_a_from(lane, warp_row);
-    u32 q_kept[Q_KEPT > 0 ? Q_KEPT : 1][M_TILES][4];
-    if (Q_KEPT > 0) {
-      cp_async_wait(0);
-      cta_sync();
-      UNROLL for (i32 step = 0; step < Q_KEPT; step++) load_q(q_kept[step], smem, lane_q, step);
-    }
-    NO_UNROLL for (; block >= first_block; block--) {
-      i32 key = block * TILE_K;
-      int active = key <= w.last_seen && key + TILE_K > w.first_seen;
-      u32 k_now = smem_k + stage * K_BYTES, v_now = smem_v + stage * V_BYTES;
-      cp_async_wait(0);
-      cta_sync();
-      if (STAGES == 2) {
-        if (block > first_block) {
-          stage ^= 1;
-          advance(&k_from, -TILE_K);
-          advance(&v_from, -TILE_K);
-          copy_tile(smem_k + stage * K_BYTES, k_from, TILE_K, HEAD_DIM, TILE_K, p->head_dim);
-          copy_tile(smem_v + stage * V_BYTES, v_from, TILE_K, HEAD_DIM_V, TILE_K, p->head_dim_v);
-          cp_async_commit();
-        }
-        if (active) {
-          scores(s, (const u32(*)[M_TILES][4])q_kept, smem, k_now, lane_q, lane_b);
-          mask_block(p, parked, &w, s, key);
-          softmax_values(p, parked, s, &r, o, v_now, lane_a, key);
-        }
-      } else {
-        copy_tile(v_now, v_from, TILE_K, HEAD_DIM_V, keys_end - key, p->head_dim_v);
-        cp_async_commit();
-        advance(&v_from, -TILE_K);
-        if (active) {
-          scores(s, (const u32(*)[M_TILES][4])q_kept, smem, k_now, lane_q, lane_b);
-          mask_block(p, parked, &w, s, key);
-        }
-        cp_async_wait(0);
-        cta_sync();
-        if (block > first_block) {
-          advance(&k_from, -TILE_K);
-          copy_tile(k_now, k_from, TILE_K, HEAD_DIM, TILE_K, p->head_dim);
-          cp_async_commit();
-        }
-        if (active) softmax_values(p, parked, s, &r, o, v_now, lane_a, key);
+    copy_source k_from = copy_from(row_address(p->k, &p->k_stride, t.batch, head_kv, key_row, 2), p->k_stride.row * 2);
+    copy_source v_from = copy_from(row_address(p->v, &p->v_stride, t.batch, head_kv, key_row, 2), p->v_stride.row * 2);
+    copy_tile(smem, q_from, TILE_Q, HEAD_DIM, t.used_q - t.row, p->head_dim, mode);
+    signal_copied(q_full(smem), mode);
+    i32 keys_left = keys_end - block * TILE_K; /* in the block that is copied next; more than TILE_K in all but the first */
+    UNROLL for (u32 n = 0; n < LEAD; n++) {
+      if (block - (i32)n >= first_block) {
+        copy_tile(smem + SMEM_K + n * K_BYTES, k_from, TILE_K, HEAD_DIM, keys_left, p->head_dim, mode);
+        signal_copied(k_full(smem, n), mode);
+        copy_tile(smem + SMEM_V + n * V_BYTES, v_from, TILE_K, HEAD_DIM_V, keys_left, p->head_dim_v, mode);
+        signal_copied(v_full(smem, n), mode);
       }
+      advance(&k_from, -TILE_K);
+      advance(&v_from, -TILE_K);
+      keys_left = TILE_K;
     }
+
+    mbarrier_wait(q_full(smem), 0);
+    u32 q_kept[Q_KEPT > 0 ? Q_KEPT : 1][M_TILES][4];
+    UNROLL for (i32 step = 0; step < Q_KEPT; step++) load_q(q_kept[step], smem, lane_q, step);
+
+    NO_UNROLL for (u32 n = 0; block >= first_block; block--, n++) {
+      const i32 key = block * TILE_K;
+      const int seen = key <= w.last_seen && key + TILE_K > w.first_seen;
+      const u32 slot = ring_slot(n), next = ring_slot(n + LEAD);
+      if (block - LEAD >= first_block) {
+        mbarrier_wait(k_empty(smem, next), ring_parity(n + LEAD) ^ 1);
+        copy_tile(smem + SMEM_K + next * K_BYTES, k_from, TILE_K, HEAD_DIM, TILE_K, p->head_dim, mode);
+        signal_copied(k_full(smem, next), mode);
+        advance(&k_from, -TILE_K);
+      }
+      if (seen) {
+        mbarrier_wait(k_full(smem, slot), ring_parity(n));
+        scores(s, (const u32(*)[M_TILES][4])q_kept, smem, smem + SMEM_K + slot * K_BYTES, lane_q, lane_b);
+      }
+      release(k_empty(smem, slot));
+      if (block - LEAD >= first_block) {
+        mbarrier_wait(v_empty(smem, next), ring_parity(n + LEAD) ^ 1);
+        copy_tile(smem + SMEM_V + next * V_BYTES, v_from, TILE_K, HEAD_DIM_V, TILE_K, p->head_dim_v, mode);
+        signal_copied(v_full(smem, next), mode);
+        advance(&v_from, -TILE_K);
+      }
+      if (seen) {
+        mask_block(p, parked, &w, s, key);
+        raise_references(&r, (const float(*)[N_TILES][4])s, o, SCORE_FEATURES ? 1.f : p->scale_log2);
+        mbarrier_wait(v_full(smem, slot), ring_parity(n));
+        softmax_values(p, parked, s, &r, o, smem + SMEM_V + slot * V_BYTES, lane_a, key);
+      }
+      release(v_empty(smem, slot));
+    }
+    cp_async_commit();
+    cp_async_wait(0);
   }
 
-  float lse[M_TILES][2];
   t = unpark(parked);
-  i32 row = lane_row(&t);
+  const i32 row = lane_row(&t);
+  float lse[M_TILES][2];
   finish_rows(p, &t, row, &r, o, lse);
   store_lse(p, &t, row, (const float(*)[2])lse);
-  if ((FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED))) store_o_elements(p, &t, row, (const float(*)[V_TILES][4])o);
-  else store_o_16(p, &t, smem, (i32)warp_row, (const float(*)[V_TILES][4])o);
+  if (FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED)) store_o_elements(p, &t, row, (const float(*)[V_TILES][4])o);
+  else store_o_16(p, &t, smem, warp_row(), (const float(*)[V_TILES][4])o);
 }
 
 KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_forward_params) { forward(&p); }

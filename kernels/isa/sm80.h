@@ -1,4 +1,4 @@
-// Instructions from Ampere (sm_80) on: asynchronous 16-byte copies, matrix loads from shared memory, and the warp's matrix product.
+// Instructions from Ampere (sm_80) on: asynchronous 16-byte copies, mbarriers, matrix loads from shared memory, and the warp's matrix product.
 // PTX manual, sections cp.async, ldmatrix, mma.
 #ifndef GLINT_ISA_SM80_H
 #define GLINT_ISA_SM80_H
@@ -28,6 +28,40 @@ FN void cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memor
 #define cp_async_4_zfill(dst, src, src_bytes) sim_cp_async(SIM_HERE("cp.async 4"), dst, src, 4, src_bytes)
 #define cp_async_commit() sim_cp_async_commit(SIM_HERE("cp.async.commit_group"))
 #define cp_async_wait(n) sim_cp_async_wait(SIM_HERE("cp.async.wait_group"), n)
+#endif
+
+// ---- mbarrier: 8 bytes of shared memory, 8-byte aligned. A phase completes when `count` arrivals have come; wait(parity) returns once the
+// phase of that parity is complete (a fresh barrier counts as having completed parity 1). After init: a cta_sync.
+#ifdef __CUDACC__
+FN void mbarrier_init(u32 bar, u32 count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory"); }
+FN void mbarrier_inval(u32 bar) { asm volatile("mbarrier.inval.shared.b64 [%0];" ::"r"(bar) : "memory"); }
+FN void mbarrier_arrive(u32 bar) { asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}\n" ::"r"(bar) : "memory"); }
+FN void mbarrier_wait(u32 bar, u32 parity) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{\n.reg .pred p;\nW:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra D;\nbra W;\nD:\n}\n" ::"r"(bar), "r"(parity)
+               : "memory");
+#else
+  asm volatile("{\n.reg .pred p;\nW:\nmbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n@p bra D;\nbra W;\nD:\n}\n" ::"r"(bar), "r"(parity) : "memory");
+#endif
+}
+// 1 when the phase is complete, without blocking
+FN int mbarrier_test_wait(u32 bar, u32 parity) {
+  u32 done;
+  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
+               : "=r"(done)
+               : "r"(bar), "r"(parity)
+               : "memory");
+  return (int)done;
+}
+// One arrival when all earlier cp.async of this thread have landed; it counts against the barrier's count (noinc).
+FN void cp_async_mbarrier_arrive(u32 bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(bar) : "memory"); }
+#else
+#define mbarrier_init(bar, count) sim_mbarrier_init(SIM_HERE("mbarrier.init"), bar, count)
+#define mbarrier_inval(bar) sim_mbarrier_inval(SIM_HERE("mbarrier.inval"), bar)
+#define mbarrier_arrive(bar) sim_mbarrier_arrive(SIM_HERE("mbarrier.arrive"), bar, 1, 0)
+#define mbarrier_wait(bar, parity) sim_mbarrier_wait(SIM_HERE("mbarrier.try_wait"), bar, parity)
+#define mbarrier_test_wait(bar, parity) sim_mbarrier_test_wait(SIM_HERE("mbarrier.test_wait"), bar, parity)
+#define cp_async_mbarrier_arrive(bar) sim_cp_async_mbarrier_arrive(SIM_HERE("cp.async.mbarrier.arrive.noinc"), bar)
 #endif
 
 // ---- ldmatrix: 8x8 matrices of 16-bit elements. Lane 8i + r gives the address of row r (16 bytes) of matrix i; register i of

@@ -1,49 +1,24 @@
-// Instructions of Hopper (sm_90a): mbarriers, the tensor memory accelerator (TMA), the warpgroup's asynchronous matrix product,
+// Instructions of Hopper (sm_90a): mbarriers that count bytes, the tensor memory accelerator (TMA), the warpgroup's asynchronous matrix product,
 // register reallocation. Everything of sm80.h besides. PTX manual, sections mbarrier, cp.async.bulk, wgmma, setmaxnreg.
 #ifndef GLINT_ISA_SM90_H
 #define GLINT_ISA_SM90_H
 
 #include "sm80.h"
 
-// ---- mbarrier: 8 bytes of shared memory, 8-byte aligned. A phase completes when `count` arrivals have come and every expected byte
-// has landed; wait(parity) returns once the phase of that parity is complete (a fresh barrier counts as having completed parity 1).
-// After init: fence_mbarrier_init by the same thread, then a cta_sync.
+// ---- mbarriers (sm80.h) that also count bytes: a phase completes when all arrivals have come and every expected byte has landed. After
+// mbarrier_init: fence_mbarrier_init by the same thread, then a cta_sync.
 #ifdef __CUDACC__
-FN void mbarrier_init(u32 bar, u32 count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory"); }
-FN void mbarrier_inval(u32 bar) { asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(bar) : "memory"); }
 FN void fence_mbarrier_init(void) { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-FN void mbarrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory"); }
 FN void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
 FN void mbarrier_expect_tx(u32 bar, u32 bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
 }
-FN void mbarrier_wait(u32 bar, u32 parity) {
-  asm volatile("{\n.reg .pred p;\nW:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra D;\nbra W;\nD:\n}\n" ::"r"(bar), "r"(parity)
-               : "memory");
-}
-// 1 when the phase is complete, without blocking
-FN int mbarrier_test_wait(u32 bar, u32 parity) {
-  u32 done;
-  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n"
-               : "=r"(done)
-               : "r"(bar), "r"(parity)
-               : "memory");
-  return (int)done;
-}
-// One arrival when all earlier cp.async of this thread have landed; it counts against the barrier's count (noinc).
-FN void cp_async_mbarrier_arrive(u32 bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory"); }
 #else
-#define mbarrier_init(bar, count) sim_mbarrier_init(SIM_HERE("mbarrier.init"), bar, count)
-#define mbarrier_inval(bar) sim_mbarrier_inval(SIM_HERE("mbarrier.inval"), bar)
 #define fence_mbarrier_init() sim_fence_mbarrier_init(SIM_HERE("fence.mbarrier_init"))
-#define mbarrier_arrive(bar) sim_mbarrier_arrive(SIM_HERE("mbarrier.arrive"), bar, 1, 0)
 #define mbarrier_arrive_expect_tx(bar, bytes) sim_mbarrier_arrive(SIM_HERE("mbarrier.arrive.expect_tx"), bar, 1, bytes)
 #define mbarrier_expect_tx(bar, bytes) sim_mbarrier_arrive(SIM_HERE("mbarrier.expect_tx"), bar, 0, bytes)
-#define mbarrier_wait(bar, parity) sim_mbarrier_wait(SIM_HERE("mbarrier.try_wait"), bar, parity)
-#define mbarrier_test_wait(bar, parity) sim_mbarrier_test_wait(SIM_HERE("mbarrier.test_wait"), bar, parity)
-#define cp_async_mbarrier_arrive(bar) sim_cp_async_mbarrier_arrive(SIM_HERE("cp.async.mbarrier.arrive.noinc"), bar)
 #endif
 
 // ---- proxies: ordinary accesses and those of TMA and wgmma are ordered only by this fence, executed by the thread whose ordinary

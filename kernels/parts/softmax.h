@@ -61,8 +61,7 @@ FN void raise_references(row_stats *r, const float s[M_TILES][N_TILES][4], float
   }
 }
 
-/* Scores of keys 16c to 16c + 15 become exponentials, added to the sums, and with them the A operand of the product with V: the accumulators'
- * layout, packed in order, is that of A. */
+/* Scores of keys 16c to 16c + 15 become exponentials, added to the sums. */
 FN void exponentials(row_stats *r, float s[M_TILES][N_TILES][4], int c, float scale) {
   UNROLL for (int m = 0; m < M_TILES; m++) UNROLL for (int j = 2 * c; j < 2 * c + 2; j++) {
     UNROLL for (int i = 0; i < 4; i++) s[m][j][i] = exp2_approx(fma_f32(s[m][j][i], scale, -r->reference[m][i / 2]));

@@ -31,8 +31,19 @@ FN void copy_elements(u32 dst, const char *src, i32 count) {
   smem_store_16(dst, words);
 }
 
-/* Issues the copy of rows x columns (constants); the caller commits. valid_rows may be anything, valid_columns <= columns. */
-FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns) {
+/* 1: 16 bytes at a time, asynchronously; 0: by elements. Decided once for the block; variants that are never given unaligned tensors have
+ * no choice. */
+typedef int copy_mode;
+FN copy_mode find_copy_mode(const glint_forward_params *p) {
+  if (!(FEATURES & FEATURE_UNALIGNED)) return 1;
+  i64 any = (i64)p->q | (i64)p->k | (i64)p->v | p->head_dim * 2 | p->head_dim_v * 2;
+  any |= (p->q_stride.batch | p->q_stride.row | p->q_stride.head | p->k_stride.batch | p->k_stride.row | p->k_stride.head) * 2;
+  any |= (p->v_stride.batch | p->v_stride.row | p->v_stride.head) * 2;
+  return any % 16 == 0;
+}
+
+/* Issues the copy of rows x columns (constants). valid_rows may be anything, valid_columns <= columns. */
+FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
   i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
   const char *src = c.at;
   UNROLL for (i32 pass = 0; pass < (rows + COPY_ROWS - 1) / COPY_ROWS; pass++) {
@@ -42,14 +53,17 @@ FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows,
         i32 column = box * BOX_COLUMNS + chunk * 8;
         u32 at = dst + (u32)TILE_OFFSET(rows, columns, r, box * 8 + chunk);
         if ((box + 1) * BOX_COLUMNS > columns && column >= columns) continue;
-        if (FEATURES & FEATURE_UNALIGNED) {
-          copy_elements(at, src + box * 128, r < valid_rows ? valid_columns - column : 0);
-        } else {
-          cp_async_16_zfill(at, src + box * 128, r < valid_rows && column < valid_columns ? 16 : 0);
-        }
+        if (mode) cp_async_16_zfill(at, src + box * 128, r < valid_rows && column < valid_columns ? 16 : 0);
+        else copy_elements(at, src + box * 128, r < valid_rows ? valid_columns - column : 0);
       }
     }
     src += COPY_ROWS * c.row_bytes;
   }
+}
+
+/* This thread's copies so far arrive at the barrier: when they have landed, or now, when they were ordinary stores. */
+FN void signal_copied(u32 barrier, copy_mode mode) {
+  if (mode) cp_async_mbarrier_arrive(barrier);
+  else mbarrier_arrive(barrier);
 }
 #endif
