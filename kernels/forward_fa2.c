@@ -34,8 +34,12 @@
 #define SMEM_BARRIERS (SMEM_V + STAGES * V_BYTES)
 #define SMEM_PARKED   (SMEM_BARRIERS + 128)
 #define SMEM_BYTES    (SMEM_PARKED + WARPS * PARKED_BYTES)
+/* What a warp parks: its tile_place, its warp_range, and the steps of three copy_sources */
+#define PARKED_RANGE  48
+#define PARKED_STEPS  80
+#define PARKED_BYTES  128
 #if SMEM_BYTES > SHARED
-#error "SHARED: needs 2 * (TILE_Q * max(HEAD_DIM, HEAD_DIM_V) + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) + 128 + 48 * THREADS / 32"
+#error "SHARED: needs 2 * (TILE_Q * max(HEAD_DIM, HEAD_DIM_V) + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) + 128 + 4 * THREADS"
 #endif
 #ifndef LEAD
 #define LEAD (STAGES - 1) /* blocks of keys that are under way beyond the one in work */
@@ -70,11 +74,13 @@ FN void release(u32 barrier) {
   if (tid() % 32 == 0) mbarrier_arrive(barrier);
 }
 
-/* What a warp knows of its rows, to skip what they do not see and to mask no more than needed. */
-typedef struct warp_rows {
+/* What a warp walks over, and what it knows of its rows, to skip what they do not see and to mask no more than needed. Parked as well. */
+typedef struct warp_range {
+  i32 keys_end;              /* keys that any row of the tile sees end here; not parked */
+  i32 last, blocks;          /* blocks of keys: last, last - 1, ...: those that any row of the tile sees */
   i32 first_seen, last_seen; /* keys that any row of the warp sees */
   i32 all_from, all_to;      /* keys that all rows see */
-} warp_rows;
+} warp_range;
 
 /* The warp's first row in the tile. Warps w and w + 4 share a scheduler and its tensor core: under a causal mask the later rows have more to
  * do, so the second four take their rows in reverse and every pair has the same. */
@@ -85,18 +91,37 @@ FN i32 warp_row(void) {
 /* The lane's first row in the sequence; its others are 8, 16, ... further on. */
 FN i32 lane_row(const tile_place *t) { return t->row + warp_row() + (i32)(tid() % 32) / 4; }
 
-FN warp_rows find_warp_rows(const glint_forward_params *p, const tile_place *t) {
-  i32 first = t->row + warp_row(), last = first + 16 * M_TILES - 1;
-  warp_rows w;
+FN warp_range find_range(const glint_forward_params *p, const tile_place *t) {
+  i32 tile_end = t->row + TILE_Q < t->used_q ? t->row + TILE_Q : t->used_q;
+  i32 first = t->row + warp_row(), end = first + 16 * M_TILES - 1;
+  warp_range w;
+  w.keys_end = t->row < t->used_q ? last_key(p, t, tile_end - 1) + 1 : 0;
+  w.last = w.keys_end > 0 ? (w.keys_end - 1) / TILE_K : -1;
+  w.blocks = w.last + 1 - first_key(p, t, t->row) / TILE_K;
   w.first_seen = first_key(p, t, first);
-  w.last_seen = first < t->used_q ? last_key(p, t, last) : -1;
-  w.all_from = first_key(p, t, last);
+  w.last_seen = first < t->used_q ? last_key(p, t, end) : -1;
+  w.all_from = first_key(p, t, end);
   w.all_to = last_key(p, t, first);
+  return w;
+}
+FN void park_range(u32 at, const warp_range *w) {
+  u32 a[2] = {(u32)w->last, (u32)w->blocks}, b[4] = {(u32)w->first_seen, (u32)w->last_seen, (u32)w->all_from, (u32)w->all_to};
+  if (tid() % 32 == 0) {
+    smem_store_8(at + 16, a);
+    smem_store_16(at, b);
+  }
+  warp_sync();
+}
+FN warp_range unpark_range(u32 at) {
+  u32 a[2], b[4];
+  smem_load_8(a, at + 16);
+  smem_load_16(b, at);
+  warp_range w = {0, (i32)a[0], (i32)a[1], (i32)b[0], (i32)b[1], (i32)b[2], (i32)b[3]};
   return w;
 }
 
 /* From products to masked scores. */
-FN void mask_block(const glint_forward_params *p, u32 parked, const warp_rows *w, float s[M_TILES][N_TILES][4], i32 key) {
+FN void mask_block(const glint_forward_params *p, u32 parked, const warp_range *w, float s[M_TILES][N_TILES][4], i32 key) {
   int right = key + TILE_K - 1 > w->all_to, left = (FEATURES & FEATURE_MASK) && key < w->all_from;
   if (!SCORE_FEATURES && !right && !left) return;
   tile_place t = unpark(parked);
@@ -139,64 +164,64 @@ FN void forward(const glint_forward_params *p) {
   clear_stats(&r);
   UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 n = 0; n < V_TILES; n++) UNROLL for (i32 i = 0; i < 4; i++) o[m][n][i] = 0.f;
 
-  /* blocks of keys that any row of the tile sees: first_block to block */
-  i32 tile_end = t.row + TILE_Q < t.used_q ? t.row + TILE_Q : t.used_q;
-  i32 keys_end = t.row < t.used_q ? last_key(p, &t, tile_end - 1) + 1 : 0;
-  i32 first_block = first_key(p, &t, t.row) / TILE_K, block = keys_end > 0 ? (keys_end - 1) / TILE_K : -1;
-  if (block >= first_block) {
-    const warp_rows w = find_warp_rows(p, &t);
+  warp_range w = find_range(p, &t);
+  if (w.blocks > 0) {
+    park_range(parked + PARKED_RANGE, &w);
     const copy_mode mode = find_copy_mode(p);
     const lane_offsets lane_a = lane_offsets_a(tid() % 32), lane_b = lane_offsets_b(tid() % 32);
     const lane_offsets lane_q = lane_offsets_a_from(tid() % 32, (u32)warp_row());
-    const i64 key_row = t.first_k + (i64)block * TILE_K;
+    const i64 key_row = t.first_k + (i64)w.last * TILE_K;
     const i32 head_kv = t.head / p->group;
-    copy_source q_from = copy_from(row_address(p->q, &p->q_stride, t.batch, t.head, t.first_q + t.row, 2), p->q_stride.row * 2);
-    copy_source k_from = copy_from(row_address(p->k, &p->k_stride, t.batch, head_kv, key_row, 2), p->k_stride.row * 2);
-    copy_source v_from = copy_from(row_address(p->v, &p->v_stride, t.batch, head_kv, key_row, 2), p->v_stride.row * 2);
+    const u32 steps = parked + PARKED_STEPS;
+    copy_source q_from = copy_from(steps, row_address(p->q, &p->q_stride, t.batch, t.head, t.first_q + t.row, 2), p->q_stride.row * 2, TILE_Q);
+    copy_source k_from = copy_from(steps + 16, row_address(p->k, &p->k_stride, t.batch, head_kv, key_row, 2), p->k_stride.row * 2, TILE_K);
+    copy_source v_from = copy_from(steps + 32, row_address(p->v, &p->v_stride, t.batch, head_kv, key_row, 2), p->v_stride.row * 2, TILE_K);
     copy_tile(smem, q_from, TILE_Q, HEAD_DIM, t.used_q - t.row, p->head_dim, mode);
     signal_copied(q_full(smem), mode);
-    i32 keys_left = keys_end - block * TILE_K; /* in the block that is copied next; more than TILE_K in all but the first */
-    UNROLL for (u32 n = 0; n < LEAD; n++) {
-      if (block - (i32)n >= first_block) {
-        copy_tile(smem + SMEM_K + n * K_BYTES, k_from, TILE_K, HEAD_DIM, keys_left, p->head_dim, mode);
-        signal_copied(k_full(smem, n), mode);
-        copy_tile(smem + SMEM_V + n * V_BYTES, v_from, TILE_K, HEAD_DIM_V, keys_left, p->head_dim_v, mode);
-        signal_copied(v_full(smem, n), mode);
+    i32 keys_left = w.keys_end - w.last * TILE_K; /* in the block that is copied next; less than TILE_K in the first only */
+    UNROLL for (i32 n = 0; n < LEAD; n++) {
+      if (n < w.blocks) {
+        copy_tile(smem + SMEM_K + (u32)n * K_BYTES, k_from, TILE_K, HEAD_DIM, keys_left, p->head_dim, mode);
+        signal_copied(k_full(smem, (u32)n), mode);
+        copy_tile(smem + SMEM_V + (u32)n * V_BYTES, v_from, TILE_K, HEAD_DIM_V, keys_left, p->head_dim_v, mode);
+        signal_copied(v_full(smem, (u32)n), mode);
       }
-      advance(&k_from, -TILE_K);
-      advance(&v_from, -TILE_K);
+      to_tile_before(&k_from);
+      to_tile_before(&v_from);
       keys_left = TILE_K;
     }
 
     mbarrier_wait(q_full(smem), 0);
     u32 q_kept[Q_KEPT > 0 ? Q_KEPT : 1][M_TILES][4];
-    UNROLL for (i32 step = 0; step < Q_KEPT; step++) load_q(q_kept[step], smem, lane_q, step);
+    if (Q_KEPT > 0) UNROLL for (i32 step = 0; step < Q_KEPT; step++) load_q(q_kept[step], smem, lane_q, step);
 
-    NO_UNROLL for (u32 n = 0; block >= first_block; block--, n++) {
-      const i32 key = block * TILE_K;
+    NO_UNROLL for (i32 n = 0;; n++) {
+      w = unpark_range(parked + PARKED_RANGE);
+      if (n >= w.blocks) break;
+      const i32 key = (w.last - n) * TILE_K;
       const int seen = key <= w.last_seen && key + TILE_K > w.first_seen;
-      const u32 slot = ring_slot(n), next = ring_slot(n + LEAD);
-      if (block - LEAD >= first_block) {
-        mbarrier_wait(k_empty(smem, next), ring_parity(n + LEAD) ^ 1);
+      const u32 slot = ring_slot((u32)n), next = ring_slot((u32)n + LEAD);
+      if (n + LEAD < w.blocks) {
+        mbarrier_wait(k_empty(smem, next), ring_parity((u32)n + LEAD) ^ 1);
         copy_tile(smem + SMEM_K + next * K_BYTES, k_from, TILE_K, HEAD_DIM, TILE_K, p->head_dim, mode);
         signal_copied(k_full(smem, next), mode);
-        advance(&k_from, -TILE_K);
+        to_tile_before(&k_from);
       }
       if (seen) {
-        mbarrier_wait(k_full(smem, slot), ring_parity(n));
+        mbarrier_wait(k_full(smem, slot), ring_parity((u32)n));
         scores(s, (const u32(*)[M_TILES][4])q_kept, smem, smem + SMEM_K + slot * K_BYTES, lane_q, lane_b);
       }
       release(k_empty(smem, slot));
-      if (block - LEAD >= first_block) {
-        mbarrier_wait(v_empty(smem, next), ring_parity(n + LEAD) ^ 1);
+      if (n + LEAD < w.blocks) {
+        mbarrier_wait(v_empty(smem, next), ring_parity((u32)n + LEAD) ^ 1);
         copy_tile(smem + SMEM_V + next * V_BYTES, v_from, TILE_K, HEAD_DIM_V, TILE_K, p->head_dim_v, mode);
         signal_copied(v_full(smem, next), mode);
-        advance(&v_from, -TILE_K);
+        to_tile_before(&v_from);
       }
       if (seen) {
         mask_block(p, parked, &w, s, key);
         raise_references(&r, (const float(*)[N_TILES][4])s, o, SCORE_FEATURES ? 1.f : p->scale_log2);
-        mbarrier_wait(v_full(smem, slot), ring_parity(n));
+        mbarrier_wait(v_full(smem, slot), ring_parity((u32)n));
         softmax_values(p, parked, s, &r, o, smem + SMEM_V + slot * V_BYTES, lane_a, key);
       }
       release(v_empty(smem, slot));

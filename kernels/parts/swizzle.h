@@ -25,6 +25,11 @@
 #define TILE_OFFSET(rows, columns, row, chunk)                                                                                             \
   ((chunk) / 8 * (rows)*128 + SWIZZLE((row)*BOX_PITCH(columns, (chunk) / 8) + (chunk) % 8 * 16))
 
+/* The same for a chunk of box `box`, from the offset in the box of some row (multiples of 16 rows further on add whole kilobytes, which the
+ * swizzle leaves alone): BOX_LANE(pitch, row, chunk) + BOX_STEP(rows, columns, box, more_rows). */
+#define BOX_LANE(pitch, row, chunk)            SWIZZLE((row) * (pitch) + (chunk)*16)
+#define BOX_STEP(rows, columns, box, more_rows) ((box) * (rows)*128 + (more_rows)*BOX_PITCH(columns, box))
+
 /* Addresses of an ldmatrix.x4 that fetches 16 rows x 16 columns, as two offsets: FRAGMENT_LANE depends on the lane alone, FRAGMENT_STEP on
  * constants alone, but for an exclusive or with the column step inside the box (it touches the chunk's bits only, so it commutes with the
  * swizzle). Offset = (FRAGMENT_LANE ^ FRAGMENT_TURN) + FRAGMENT_STEP = TILE_OFFSET(rows, columns, row + row of lane, 2 * step + chunk of

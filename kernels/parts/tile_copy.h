@@ -8,19 +8,27 @@
 
 #define COPY_ROWS (THREADS / 8) /* rows of a box that all threads copy at once */
 
-/* A thread's place in the tensor: row tid / 8 of the tile, column 8 * (tid % 8). */
+/* A thread's place in the tensor: row tid / 8 of the tile, column 8 * (tid % 8). The distances to its next rows and to the tile before lie in
+ * shared memory, 16 bytes at `steps`: the main loop has no registers for them. */
 typedef struct copy_source {
   const char *at;
-  i64 row_bytes;
+  u32 steps;
 } copy_source;
 
-FN copy_source copy_from(const char *tile, i64 row_bytes) {
-  copy_source c;
-  c.at = tile + (i64)(tid() / 8) * row_bytes + tid() % 8 * 16;
-  c.row_bytes = row_bytes;
+FN copy_source copy_from(u32 steps, const char *tile, i64 row_bytes, i32 tile_rows) {
+  const i64 pass = COPY_ROWS * row_bytes, back = -tile_rows * row_bytes;
+  u32 words[4] = {(u32)pass, (u32)(pass >> 32), (u32)back, (u32)(back >> 32)};
+  if (tid() % 32 == 0) smem_store_16(steps, words);
+  warp_sync();
+  copy_source c = {tile + (i64)(tid() / 8) * row_bytes + tid() % 8 * 16, steps};
   return c;
 }
-FN void advance(copy_source *c, i32 rows) { c->at += rows * c->row_bytes; }
+FN i64 load_step(u32 at) {
+  u32 words[2];
+  smem_load_8(words, at);
+  return (i64)((u64)words[1] << 32 | words[0]);
+}
+FN void to_tile_before(copy_source *c) { c->at += load_step(c->steps + 8); }
 
 /* Sixteen bytes element by element, for tensors whose rows are not 16-byte aligned or whose head_dim is no multiple of 8. */
 FN void copy_elements(u32 dst, const char *src, i32 count) {
@@ -42,22 +50,26 @@ FN copy_mode find_copy_mode(const glint_forward_params *p) {
   return any % 16 == 0;
 }
 
-/* Issues the copy of rows x columns (constants). valid_rows may be anything, valid_columns <= columns. */
+/* Issues the copy of rows x columns (constants). valid_rows may be anything (all rows are valid where it is the constant `rows` itself),
+ * valid_columns <= columns. */
 FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
-  i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
+  const i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
+  const i32 lane_64 = BOX_LANE(128, row, chunk), lane_32 = BOX_LANE(64, row, chunk);
   const char *src = c.at;
+  const i64 pass_bytes = load_step(c.steps);
+  const int whole = valid_rows == rows; /* known to the compiler where the caller says so */
   UNROLL for (i32 pass = 0; pass < (rows + COPY_ROWS - 1) / COPY_ROWS; pass++) {
     i32 r = row + pass * COPY_ROWS;
     if (rows % COPY_ROWS == 0 || r < rows) {
       UNROLL for (i32 box = 0; box < BOXES(columns); box++) {
         i32 column = box * BOX_COLUMNS + chunk * 8;
-        u32 at = dst + (u32)TILE_OFFSET(rows, columns, r, box * 8 + chunk);
+        u32 at = dst + (u32)((BOX_PITCH(columns, box) == 128 ? lane_64 : lane_32) + BOX_STEP(rows, columns, box, pass * COPY_ROWS));
         if ((box + 1) * BOX_COLUMNS > columns && column >= columns) continue;
-        if (mode) cp_async_16_zfill(at, src + box * 128, r < valid_rows && column < valid_columns ? 16 : 0);
-        else copy_elements(at, src + box * 128, r < valid_rows ? valid_columns - column : 0);
+        if (mode) cp_async_16_zfill(at, src + box * 128, (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
+        else copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
       }
     }
-    src += COPY_ROWS * c.row_bytes;
+    src += pass_bytes;
   }
 }
 
