@@ -4,31 +4,39 @@
 #ifndef GLINT_PARTS_TILE_COPY_H
 #define GLINT_PARTS_TILE_COPY_H
 #include "isa/sm80.h"
+#include "parts/sequence.h"
 #include "parts/swizzle.h"
 
 #define COPY_ROWS (THREADS / 8) /* rows of a box that all threads copy at once */
 
-/* A thread's place in the tensor: row tid / 8 of the tile, column 8 * (tid % 8). The distances to its next rows and to the tile before lie in
- * shared memory, 16 bytes at `steps`: the main loop has no registers for them. */
+/* Where rows come from: the address of a row called 0 and the distance from row to row. With PARK they lie in shared memory (16 bytes, one
+ * copy a warp): three such pairs would be twelve registers. */
 typedef struct copy_source {
-  const char *at;
-  u32 steps;
+  const char *row0;
+  i64 row_bytes;
+  u32 parked;
 } copy_source;
 
-FN copy_source copy_from(u32 steps, const char *tile, i64 row_bytes, i32 tile_rows) {
-  const i64 pass = COPY_ROWS * row_bytes, back = -tile_rows * row_bytes;
-  u32 words[4] = {(u32)pass, (u32)(pass >> 32), (u32)back, (u32)(back >> 32)};
-  if (tid() % 32 == 0) smem_store_16(steps, words);
-  warp_sync();
-  copy_source c = {tile + (i64)(tid() / 8) * row_bytes + tid() % 8 * 16, steps};
+FN copy_source copy_from(u32 parked, const void *base, const glint_stride *stride, i32 batch, i32 head, i64 row) {
+  copy_source c = {row_address(base, stride, batch, head, row, 2), stride->row * 2, parked};
+  if (PARK) {
+    const u64 at = (u64)(size_t)c.row0;
+    u32 words[4] = {(u32)at, (u32)(at >> 32), (u32)c.row_bytes, (u32)((u64)c.row_bytes >> 32)};
+    if (tid() % 32 == 0) smem_store_16(parked, words);
+    warp_sync();
+  }
   return c;
 }
-FN i64 load_step(u32 at) {
-  u32 words[2];
-  smem_load_8(words, at);
-  return (i64)((u64)words[1] << 32 | words[0]);
+FN copy_source recall_source(const copy_source *c) {
+  copy_source r = *c;
+  if (PARK) {
+    u32 words[4];
+    smem_load_16(words, c->parked);
+    r.row0 = (const char *)(size_t)((u64)words[1] << 32 | words[0]);
+    r.row_bytes = (i64)((u64)words[3] << 32 | words[2]);
+  }
+  return r;
 }
-FN void to_tile_before(copy_source *c) { c->at += load_step(c->steps + 8); }
 
 /* Sixteen bytes element by element, for tensors whose rows are not 16-byte aligned or whose head_dim is no multiple of 8. */
 FN void copy_elements(u32 dst, const char *src, i32 count) {
@@ -50,13 +58,13 @@ FN copy_mode find_copy_mode(const glint_forward_params *p) {
   return any % 16 == 0;
 }
 
-/* Issues the copy of rows x columns (constants). valid_rows may be anything (all rows are valid where it is the constant `rows` itself),
+/* Issues the copy of rows x columns (constants) from row first_row of the source on. valid_rows may be anything (all rows are valid where it is the constant `rows` itself),
  * valid_columns <= columns. */
-FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
+FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
   const i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
   const i32 lane_64 = BOX_LANE(128, row, chunk), lane_32 = BOX_LANE(64, row, chunk);
-  const char *src = c.at;
-  const i64 pass_bytes = load_step(c.steps);
+  const copy_source c = recall_source(source);
+  const char *src = c.row0 + (first_row + row) * c.row_bytes + tid() % 8 * 16;
   const int whole = valid_rows == rows; /* known to the compiler where the caller says so */
   UNROLL for (i32 pass = 0; pass < (rows + COPY_ROWS - 1) / COPY_ROWS; pass++) {
     i32 r = row + pass * COPY_ROWS;
@@ -69,11 +77,11 @@ FN void copy_tile(u32 dst, copy_source c, i32 rows, i32 columns, i32 valid_rows,
         else copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
       }
     }
-    src += pass_bytes;
+    src += COPY_ROWS * c.row_bytes;
   }
 }
 
-/* This thread's copies so far arrive at the barrier: when they have landed, or now, when they were ordinary stores. */
+/* This thread's copies so far arrive at the barrier: when they have landed or, when they were ordinary stores, now. */
 FN void signal_copied(u32 barrier, copy_mode mode) {
   if (mode) cp_async_mbarrier_arrive(barrier);
   else mbarrier_arrive(barrier);
