@@ -108,6 +108,8 @@ typedef struct glint_forward_params {
   int32_t *tile_counter;
   float *o_partial;   /* FEATURE_SPLIT: [split, batch, heads_q, row, head_dim_v] */
   float *lse_partial; /* FEATURE_SPLIT: [split, batch, heads_q, row] */
+
+  uint32_t *trace; /* instrumented variants only: stamps of block 0 (trace.h) */
 } glint_forward_params;
 
 #endif

@@ -89,8 +89,9 @@ void glint_forward_fill(const glint_variant *v, const glint_work *w, int64_t l2_
   p->num_tiles = (int32_t)glint_family_of(v)->tiles(v, w);
   p->num_splits = 1;
   int64_t head_bytes = w->seqlen_k * (w->head_dim + w->head_dim_v) * (int64_t)glint_dtype_size(w->k.dtype);
-  int64_t heads = head_bytes ? l2_bytes / 2 / head_bytes : 1;
-  p->heads_in_l2 = (int32_t)(heads < 1 ? 1 : heads > INT32_MAX ? INT32_MAX : heads);
+  /* a group of query heads shares its keys; never more than there are, so that kernels may multiply it by q_tiles */
+  int64_t heads = (head_bytes ? l2_bytes / 2 / head_bytes : 1) * p->group, all = w->heads_q * w->batch;
+  p->heads_in_l2 = (int32_t)(heads > all ? all : heads < 1 ? 1 : heads);
 }
 
 int64_t glint_query_tiles(const glint_variant *v, const glint_work *w) {

@@ -1,0 +1,78 @@
+// Tiles of work: which rows of which head, and which blocks of keys they see.
+#ifndef GLINT_PARTS_FA3_TILE_H
+#define GLINT_PARTS_FA3_TILE_H
+
+typedef struct fa3_tile {
+  i32 m, head, batch;             // row block, query head (packed groups: key/value head), sequence
+  i32 block_begin, block_end;     // blocks of TILE_K keys that some row of the tile sees; end < 0: no more tiles
+  i32 seqlen_q, seqlen_k;         // of the sequence
+  i32 row_q, row_k;               // where it starts in the tensors' row axis (0 when not packed)
+  u32 q_parity;                   // phase of q_full in which its Q lands
+} fa3_tile;
+
+FN i32 min_i32(i32 a, i32 b) { return a < b ? a : b; }
+FN i32 max_i32(i32 a, i32 b) { return a > b ? a : b; }
+
+// Key blocks of rows first_row .. last_row of a sequence
+FN void tile_blocks(const glint_forward_params *p, fa3_tile *t, i32 first_row, i32 last_row) {
+  i32 begin = 0, end = t->seqlen_k;
+  if (MASKED) {
+    i32 offset = t->seqlen_k - t->seqlen_q;
+    begin = max_i32(0, first_row + offset - p->window_left);
+    end = min_i32(end, min_i32(last_row, t->seqlen_q - 1) + offset + p->window_right + 1);
+  }
+  t->block_begin = begin / TILE_K;
+  t->block_end = end > begin ? (end + TILE_K - 1) / TILE_K : t->block_begin;
+}
+
+// Tile number i. Heads go in groups whose keys and values fit in L2 together; within a group the row blocks with most keys come first.
+FN fa3_tile tile_at(const glint_forward_params *p, i32 i) {
+  fa3_tile t;
+  i32 heads = p->heads_q * p->batch, per_group = p->heads_in_l2 * p->q_tiles;
+  i32 group = i / per_group, rest = i - group * per_group;
+  i32 first = group * p->heads_in_l2, size = min_i32(p->heads_in_l2, heads - first);
+  i32 down = rest / size, head = first + rest - down * size;
+  t.m = p->q_tiles - 1 - down;
+  t.batch = head / p->heads_q;
+  t.head = head - t.batch * p->heads_q;
+  t.seqlen_q = p->seqlen_q;
+  t.seqlen_k = p->seqlen_k;
+  t.row_q = t.row_k = 0;
+  t.q_parity = 0;
+  tile_blocks(p, &t, t.m * TILE_Q, t.m * TILE_Q + TILE_Q - 1);
+  return t;
+}
+
+// The producer announces tiles to the consumers through two slots in shared memory.
+FN void tile_announce(u32 smem, u32 n, const fa3_tile *t) {
+  u32 slot = ring_index(n, 2), a = tile_slot(smem, slot);
+  mbarrier_wait(tile_empty(smem, slot), ring_parity(n, 2) ^ 1);
+  smem_store_4(a, (u32)t->m);
+  smem_store_4(a + 4, (u32)t->head);
+  smem_store_4(a + 8, (u32)t->batch);
+  smem_store_4(a + 12, (u32)t->block_begin);
+  smem_store_4(a + 16, (u32)t->block_end);
+  smem_store_4(a + 20, t->q_parity);
+  mbarrier_arrive(tile_full(smem, slot));
+}
+
+// Tile n, for one thread (whole_warp 0) or a warp. Each warp gives the slot back for itself: nothing keeps a warpgroup's four together here.
+FN fa3_tile tile_await(const glint_forward_params *p, u32 smem, u32 n, int whole_warp) {
+  u32 slot = ring_index(n, 2), a = tile_slot(smem, slot);
+  fa3_tile t;
+  mbarrier_wait(tile_full(smem, slot), ring_parity(n, 2));
+  t.m = (i32)smem_load_4(a);
+  t.head = (i32)smem_load_4(a + 4);
+  t.batch = (i32)smem_load_4(a + 8);
+  t.block_begin = (i32)smem_load_4(a + 12);
+  t.block_end = (i32)smem_load_4(a + 16);
+  t.q_parity = smem_load_4(a + 20);
+  t.seqlen_q = p->seqlen_q;
+  t.seqlen_k = p->seqlen_k;
+  t.row_q = t.row_k = 0;
+  if (whole_warp) warp_sync();
+  if (!whole_warp || tid() % 32 == 0) mbarrier_arrive(tile_empty(smem, slot));
+  return t;
+}
+
+#endif
