@@ -63,7 +63,7 @@ run_part() {
   check) part check 400 glint check --engine cuda --cases "$cases" ;;
   test) part test 300 test_gpu ;;
   bench)
-    part bench-ampere 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --arch 80
+    part bench-ampere 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --kernel glint_forward_fa2
     part bench-best 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 360 -- gpu_bench
     part bench-backward 300 python3 "$here/torch_peers.py" --backward --peers cudnn --no-ceilings --seconds 240 -- gpu_bench --backward
     part bench-odd 120 gpu_bench --seqlen 1000,1023,1024,4096,4097 --head-dim 64,128
