@@ -12,7 +12,7 @@ typedef struct pieces {
   char *arenas;
 } pieces;
 
-static int64_t sum_floats(const glint_cpu_backward_plan *plan) { return plan->shape.units_d + plan->shape.columns; }
+static int64_t sum_floats(const glint_cpu_backward_plan *plan) { return plan->columns_d + plan->shape.columns; }
 
 static void clear(const glint_work *w, const glint_cpu_backward_plan *plan, const pieces *at) {
   const int64_t *bias = w->dbias.shape;
@@ -62,20 +62,20 @@ static void run_backward_item(const glint_work *w, const glint_cpu_backward_plan
   run.run.item = (glint_cpu_item){.b = b, .head = head, .row = part * each, .end = share.s.len_k};
   run.run.item.rows = rows - part * each < each ? rows - part * each : each;
   run.dk = plan->splits == 1 ? thread_sums : at->sums + (at->keys_at[b] + (head * plan->splits + part) * key_rows) * sum_floats(plan);
-  run.dv = run.dk + key_rows * plan->shape.units_d;
+  run.dv = run.dk + key_rows * plan->columns_d;
   memset(run.dk, 0, (size_t)(key_rows * sum_floats(plan)) * sizeof(float));
   if (w->dsinks.data) run.sinks = at->sinks + (b * w->heads_q + head * plan->shape.group) * plan->splits + part;
   if (w->dbias.data) run.bias = at->bias;
   if (run.run.item.rows > 0) glint_cpu_backward_item(&run);
   if (plan->splits > 1) return;
   for (int64_t j = 0; j < share.s.len_k; j++)
-    write_key(w, plan, &share.s, b, head, j, run.dk + j * plan->shape.units_d, run.dv + j * plan->shape.columns);
+    write_key(w, plan, &share.s, b, head, j, run.dk + j * plan->columns_d, run.dv + j * plan->shape.columns);
   clear_unused(w, plan, &share.s, b, head);
 }
 
 /* The sums of one kv head over its splits, in their order. */
 static void gather(const glint_work *w, const glint_cpu_backward_plan *plan, const pieces *at, int64_t n) {
-  int64_t b = n / w->heads_kv, head = n % w->heads_kv, d = plan->shape.units_d, columns = plan->shape.columns;
+  int64_t b = n / w->heads_kv, head = n % w->heads_kv, d = plan->columns_d, columns = plan->shape.columns;
   glint_sequence s = glint_sequence_of(w, b);
   int64_t key_rows = glint_cpu_round_up(s.len_k, plan->shape.kernels->block_k), stride = key_rows * sum_floats(plan);
   float *first = at->sums + (at->keys_at[b] + head * plan->splits * key_rows) * sum_floats(plan);
@@ -116,9 +116,11 @@ void glint_cpu_backward_pass(const glint_work *w, const glint_cpu_backward_plan 
     glint_cpu_backward_arena arena;
     size_t thread = (size_t)omp_get_thread_num();
     glint_cpu_backward_layout(plan, w, at.arenas + thread * plan->arena_bytes, &arena);
+    if (plan->shape.kernels->begin) plan->shape.kernels->begin();
     float *own = at.sums + (int64_t)thread * plan->sum_rows * sum_floats(plan);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t n = 0; n < plan->items; n++) run_backward_item(w, plan, &at, &arena, own, n);
+    if (plan->shape.kernels->end) plan->shape.kernels->end();
     if (plan->splits > 1) {
 #pragma omp for schedule(dynamic, 1)
       for (int64_t n = 0; n < w->batch * w->heads_kv; n++) gather(w, plan, &at, n);

@@ -9,7 +9,7 @@ typedef struct glint_cpu_backward_run {
   glint_cpu_run run; /* run.plan is &plan->shape, run.arena is &arena->base, run.share holds the sequence */
   const glint_cpu_backward_plan *plan;
   glint_cpu_backward_arena *arena;
-  float *dk, *dv; /* [rows of keys][units_d], [rows of keys][columns]: without the factor scale */
+  float *dk, *dv; /* [rows of keys][columns_d], [rows of keys][columns]: without the factor scale */
   double *sinks;  /* this item's share of dsinks: one every `splits` for the heads of its group; NULL: not wanted */
   float *bias;    /* float dbias, contiguous; NULL: not wanted */
 } glint_cpu_backward_run;

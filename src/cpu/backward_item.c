@@ -25,12 +25,12 @@ static int64_t offset_of_row(const glint_view *view, const glint_sequence *s, in
   return s->batch_q * view->stride[0] + (s->row_q + i) * view->stride[1] + head * view->stride[2];
 }
 
-/* dO of row r to do_rows; its delta and lse; its share of dsinks. row: index in the group of panels. */
-static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row) {
+/* dO of row r to d_o; its delta and lse; its share of dsinks. row: index in the group of panels. */
+static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, float *d_o) {
   const glint_work *w = b->run.w;
   const glint_sequence *s = &b->run.share->s;
   int64_t i = glint_cpu_position(&b->run, row), head = glint_cpu_head(&b->run, row), n = w->head_dim_v;
-  float o[512], *d_o = b->arena->do_rows + row * b->run.plan->columns;
+  float o[512];
   size_t element = glint_dtype_size(w->o.dtype);
   b->run.plan->kernels->to_float(o, (const char *)w->o.data + (size_t)offset_of_row(&w->o, s, head, i) * element, w->o.dtype, n, 1.0f);
   b->run.plan->kernels->to_float(d_o, (const char *)w->d_o.data + (size_t)offset_of_row(&w->d_o, s, head, i) * element, w->d_o.dtype, n,
@@ -47,54 +47,70 @@ static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row) {
   b->sinks[(head - b->run.item.head * b->run.plan->group) * b->plan->splits] -= exp(sink - lse) * delta;
 }
 
-/* Packs one panel of Q and dO in both orders. Unused rows: zeros, and lse = inf, which makes their P zero. */
+/* n floats as a row of words. */
+static void store_words(const glint_cpu_kernels *kernels, float *to, const float *from, int64_t n) {
+  kernels->from_float(to, kernels->bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32, from, n, 1.0f);
+}
+
+static void find_range(const glint_cpu_backward_run *b, int64_t r, row_range *range) {
+  int64_t low, high;
+  glint_visible_keys(b->run.w, &b->run.share->s, glint_cpu_position(&b->run, r), &low, &high);
+  b->arena->base.low[r] = low, b->arena->base.high[r] = high;
+  if (low < high) {
+    if (low < range->first) range->first = low;
+    if (high > range->end) range->end = high;
+  }
+  if (low > range->all_first) range->all_first = low;
+  if (high < range->all_end) range->all_end = high;
+}
+
+/* Packs one panel of Q, or of dO, in both orders. Q keeps its exact values: here an error of the scores is not shared by the whole row,
+ * since lse comes from elsewhere. Unused rows: zeros, and lse = inf, which makes their P zero. */
 static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
   const glint_work *w = b->run.w;
   const glint_cpu_plan *plan = b->run.plan;
   const glint_cpu_kernels *kernels = plan->kernels;
   glint_cpu_backward_arena *arena = b->arena;
-  int64_t panel = kernels->panel, d = plan->units_d, columns = plan->columns, ld = glint_cpu_row_floats(plan);
+  int64_t panel = kernels->panel, ld = glint_cpu_row_floats(plan), used = b->run.item.rows - base < panel ? b->run.item.rows - base : panel;
+  float *rows = arena->base.rows, x[512];
   row_range range = {INT64_MAX, 0, 0, INT64_MAX};
-  memset(arena->q_rows + base * d, 0, (size_t)(panel * d) * sizeof(float));
-  memset(arena->do_rows + base * columns, 0, (size_t)(panel * columns) * sizeof(float));
-  memset(arena->base.rows, 0, (size_t)(panel * ld) * sizeof(float));
-  for (int64_t r = base; r < base + panel; r++) {
-    if (r >= b->run.item.rows) {
-      arena->minus_lse[r] = -INFINITY, arena->delta[r] = 0;
-      arena->base.low[r] = arena->base.low[r - 1], arena->base.high[r] = arena->base.high[r - 1];
-      continue;
-    }
-    glint_cpu_query_row(&b->run, r, 1.0f, arena->q_rows + r * d);
-    float *copy = arena->base.rows + (r - base) * ld;
-    /* Q keeps its exact values: here an error of the scores is not shared by the whole row, since lse comes from elsewhere */
-    memcpy(copy, arena->q_rows + r * d, (size_t)d * sizeof(float));
-    load_gradient_row(b, r);
-    int64_t low, high;
-    glint_visible_keys(w, &b->run.share->s, glint_cpu_position(&b->run, r), &low, &high);
-    arena->base.low[r] = low, arena->base.high[r] = high;
-    if (low < high) {
-      if (low < range.first) range.first = low;
-      if (high > range.end) range.end = high;
-    }
-    if (low > range.all_first) range.all_first = low;
-    if (high < range.all_end) range.all_end = high;
+  memset(rows, 0, (size_t)(panel * ld) * sizeof(float));
+  for (int64_t n = 0; n < used; n++) {
+    glint_cpu_query_row(&b->run, base + n, 1.0f, x);
+    store_words(kernels, rows + n * ld, x, w->head_dim);
+    find_range(b, base + n, &range);
   }
-  kernels->transpose(arena->base.rows, ld, arena->base.q + base * d, panel, (int)panel, (int)d);
-  kernels->transpose(arena->do_rows + base * columns, columns, arena->d_o + base * columns, panel, (int)panel, (int)columns);
-  memset(arena->base.o + base * d, 0, (size_t)(panel * d) * sizeof(float));
+  kernels->transpose(rows, ld, arena->base.q + base * plan->units_d, panel, (int)panel, plan->units_d);
+  kernels->backward->pack_rows(rows, ld, b->plan->columns_d, arena->q_packed + base * b->plan->columns_d);
+  memset(rows, 0, (size_t)(panel * ld) * sizeof(float));
+  for (int64_t n = 0; n < used; n++) {
+    load_gradient_row(b, base + n, x);
+    store_words(kernels, rows + n * ld, x, w->head_dim_v);
+  }
+  kernels->transpose(rows, ld, arena->d_o + base * b->plan->units_v, panel, (int)panel, b->plan->units_v);
+  kernels->backward->pack_rows(rows, ld, plan->columns, arena->do_packed + base * plan->columns);
+  for (int64_t r = base + used; r < base + panel; r++) {
+    arena->minus_lse[r] = -INFINITY, arena->delta[r] = 0;
+    arena->base.low[r] = arena->base.low[r - 1], arena->base.high[r] = arena->base.high[r - 1];
+  }
+  memset(arena->base.o + base * b->plan->columns_d, 0, (size_t)(panel * b->plan->columns_d) * sizeof(float));
   return range;
 }
 
+/* V is packed as K is: here both are left factors. */
 static void load_keys(const glint_cpu_backward_run *b, int64_t first, int64_t end) {
   const glint_work *w = b->run.w;
-  const glint_cpu_plan *plan = b->run.plan;
+  const glint_cpu_kernels *kernels = b->run.plan->kernels;
   glint_cpu_arena *arena = &b->arena->base;
-  int count = (int)(end - first), padded = (int)glint_cpu_round_up(count, plan->kernels->step_k);
+  int count = (int)(end - first), padded = (int)glint_cpu_round_up(count, kernels->step_k);
   int scaled = glint_cpu_key_rows(&b->run, first, end, arena->key_rows, arena->value_rows, arena->key_scales, arena->value_scales);
-  plan->kernels->pack_k(arena->key_rows, scaled ? arena->key_scales : NULL, count, padded, w->k.dtype, (int)w->head_dim, plan->units_d,
-                        arena->k);
-  plan->kernels->pack_v(arena->value_rows, scaled ? arena->value_scales : NULL, count, padded, w->v.dtype, (int)w->head_dim_v,
-                        plan->columns, arena->v, arena->pack);
+  kernels->pack_k(arena->key_rows, scaled ? arena->key_scales : NULL, count, padded, w->k.dtype, (int)w->head_dim, b->run.plan->units_d,
+                  arena->k);
+  kernels->pack_k(arena->value_rows, scaled ? arena->value_scales : NULL, count, padded, w->v.dtype, (int)w->head_dim_v, b->plan->units_v,
+                  arena->v);
+  if (b->arena->k_columns != arena->k)
+    kernels->pack_v(arena->key_rows, NULL, count, padded, w->k.dtype, (int)w->head_dim, b->plan->columns_d, b->arena->k_columns,
+                    arena->pack);
 }
 
 static void mask_rows(const glint_cpu_backward_run *b, int64_t base, int64_t first, int keys) {
@@ -145,27 +161,27 @@ static void visit_tile(const glint_cpu_backward_run *b, int64_t base, const row_
   const glint_work *w = b->run.w;
   const glint_cpu_plan *plan = b->run.plan;
   const glint_cpu_kernels *kernels = plan->kernels;
+  const glint_cpu_backward *backward = kernels->backward;
   glint_cpu_backward_arena *arena = b->arena;
-  int64_t panel = kernels->panel, d = plan->units_d, columns = plan->columns, first = block;
-  int64_t end = block_end < range->end ? block_end : range->end;
+  int columns_d = b->plan->columns_d, columns = plan->columns, units_v = b->plan->units_v;
+  int64_t first = block, end = block_end < range->end ? block_end : range->end;
   if (range->first > first) first = block + (range->first - block) / kernels->step_k * kernels->step_k;
   if (first >= end) return;
   int offset = (int)(first - block), keys = (int)glint_cpu_round_up(end - first, kernels->step_k);
   float *s = arena->base.s;
-  kernels->scores(arena->base.q + base * d, arena->base.k + offset * d, (int)d, keys, s);
-  if (w->softcap > 0) kernels->backward->cap_slope(s, keys, b->run.units.s_factor, arena->slope);
+  kernels->scores(arena->base.q + base * plan->units_d, arena->base.k + (ptrdiff_t)offset * plan->units_d, plan->units_d, keys, s);
+  if (w->softcap > 0) backward->cap_slope(s, keys, b->run.units.s_factor, arena->slope);
   if (b->run.units.changed) glint_cpu_change_scores(&b->run, base, first, keys);
   if (range->all_first > first || range->all_end < first + keys) mask_rows(b, base, first, keys);
-  kernels->scores(arena->d_o + base * columns, arena->base.v + offset * columns, (int)columns, keys, arena->dp);
+  kernels->scores(arena->d_o + base * units_v, arena->base.v + (ptrdiff_t)offset * units_v, units_v, keys, arena->dp);
   if (w->drop_threshold) find_kept(b, base, first, keys);
-  kernels->backward->gradients(s, arena->dp, keys, b->run.units.changed ? 1.0f : w->scale, arena->minus_lse + base, arena->delta + base,
-                               w->drop_threshold ? arena->keep : NULL);
+  backward->gradients(s, arena->dp, arena->ds_weights, keys, b->run.units.changed ? 1.0f : w->scale, arena->minus_lse + base,
+                      arena->delta + base, w->drop_threshold ? arena->keep : NULL);
   if (b->bias) add_bias(b, base, first, keys);
-  for (int64_t n = 0; w->softcap > 0 && n < keys * panel; n++) arena->dp[n] *= arena->slope[n];
-  if (w->dv.data)
-    kernels->backward->add_product(s, panel, keys, (int)panel, arena->do_rows + base * columns, (int)columns, b->dv + first * columns);
-  if (w->dk.data) kernels->backward->add_product(arena->dp, panel, keys, (int)panel, arena->q_rows + base * d, (int)d, b->dk + first * d);
-  if (w->dq.data) kernels->accumulate(arena->dp, arena->base.k, offset, keys, (int)d, arena->base.o + base * d, NULL);
+  for (int64_t n = 0; w->softcap > 0 && n < (int64_t)keys * kernels->panel; n++) arena->dp[n] *= arena->slope[n];
+  if (w->dv.data) backward->add_product(s, keys, arena->do_packed + base * columns, columns, b->dv + first * columns);
+  if (w->dk.data) backward->add_product(arena->ds_weights, keys, arena->q_packed + base * columns_d, columns_d, b->dk + first * columns_d);
+  if (w->dq.data) kernels->accumulate(arena->dp, arena->k_columns, offset, keys, columns_d, arena->base.o + base * columns_d, NULL);
 }
 
 void glint_cpu_write_gradient(const glint_work *w, const glint_cpu_kernels *kernels, const glint_view *view, int64_t at, const float *src,
@@ -185,7 +201,7 @@ static void write_rows(const glint_cpu_backward_run *b, int64_t base) {
   const glint_cpu_plan *plan = b->run.plan;
   int64_t panel = plan->kernels->panel, ld = glint_cpu_row_floats(plan);
   if (!w->dq.data) return;
-  plan->kernels->transpose(b->arena->base.o + base * plan->units_d, panel, b->arena->base.rows, ld, plan->units_d, (int)panel);
+  plan->kernels->transpose(b->arena->base.o + base * b->plan->columns_d, panel, b->arena->base.rows, ld, b->plan->columns_d, (int)panel);
   for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++)
     glint_cpu_write_gradient(
         w, plan->kernels, &w->dq,

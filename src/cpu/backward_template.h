@@ -26,22 +26,27 @@ static TARGET inline __attribute__((always_inline)) void FN(product_strip)(int s
     for (int n = 0; n < strip; n++) V(store)(c + i * ld_c + n * VL, acc[i][n]);
 }
 
-static TARGET void FN(add_product)(const float *a, ptrdiff_t ld_a, int rows, int depth, const float *b, int columns, float *c) {
+static TARGET void FN(add_product)(const float *weights, int keys, const float *packed, int columns, float *c) {
   int n = 0;
   for (; n + NV * VL <= columns; n += NV * VL)
-    for (int i = 0; i < rows; i += MR)
-      FN(product_strip)(NV, a + i * ld_a, ld_a, depth, b + n, columns, c + (ptrdiff_t)i * columns + n, columns);
+    for (int j = 0; j < keys; j += MR)
+      FN(product_strip)(NV, weights + j * NR, NR, NR, packed + n, columns, c + (ptrdiff_t)j * columns + n, columns);
   for (; n + 2 * VL <= columns; n += 2 * VL)
-    for (int i = 0; i < rows; i += MR)
-      FN(product_strip)(2, a + i * ld_a, ld_a, depth, b + n, columns, c + (ptrdiff_t)i * columns + n, columns);
+    for (int j = 0; j < keys; j += MR)
+      FN(product_strip)(2, weights + j * NR, NR, NR, packed + n, columns, c + (ptrdiff_t)j * columns + n, columns);
   for (; n < columns; n += VL)
-    for (int i = 0; i < rows; i += MR)
-      FN(product_strip)(1, a + i * ld_a, ld_a, depth, b + n, columns, c + (ptrdiff_t)i * columns + n, columns);
+    for (int j = 0; j < keys; j += MR)
+      FN(product_strip)(1, weights + j * NR, NR, NR, packed + n, columns, c + (ptrdiff_t)j * columns + n, columns);
 }
 
-static TARGET void FN(gradients)(float *s, float *dp, int keys, float scale, const float *minus_lse, const float *delta,
+static void FN(pack_rows)(const float *rows, ptrdiff_t ld, int columns, float *packed) {
+  for (int r = 0; r < NR; r++) memcpy(packed + (ptrdiff_t)r * columns, rows + r * ld, (size_t)columns * sizeof(float));
+}
+
+static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
                                  const float *keep) {
   const vec factor = V(set1)(scale), log2e = V(set1)(1.4426950408889634f), zero = V(set1)(0.0f);
+  (void)ds_weights;
   for (int j = 0; j < keys; j++)
 #pragma GCC unroll 4
     for (int n = 0; n < NR; n += VL) {
@@ -63,4 +68,4 @@ static TARGET void FN(cap_slope)(const float *s, int keys, float factor, float *
   }
 }
 
-static const glint_cpu_backward FN(backward) = {FN(add_product), FN(gradients), FN(cap_slope)};
+static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), FN(cap_slope)};

@@ -1,15 +1,13 @@
-/* 2^x for every vector type. Parameters: VEC (the suffix of vec_ISA.h, which includes this). Defines exp2_VEC and exp2_coarse_VEC.
+/* 2^x for every vector type. Parameters: VEC (the suffix of vec_ISA.h, which includes this). Defines exp2_VEC.
  *
  * 2^x = 2^floor(x) * p(x - floor(x)), p the polynomial on [0, 1) with p(0) = 1 and the least largest relative error (found by iteratively
- * reweighted least squares). For -126 <= x < 127:
- *   exp2         degree 5, relative error at most GLINT_EXP2_ERROR, 2^0 = 1 exactly
- *   exp2_coarse  degree 4, relative error at most GLINT_EXP2_COARSE_ERROR: enough for bfloat16 probabilities and a float32 lse
+ * reweighted least squares). For -126 <= x < 127
+ * the relative error is at most GLINT_EXP2_ERROR (degree 5), and 2^0 = 1 exactly.
  * Below -126 the result lies between 0 and 2^-125; -inf gives 0, NaN gives NaN. */
 #ifndef GLINT_EXP2_ERROR
-#define GLINT_EXP2_ERROR        2.5e-7
-#define GLINT_EXP2_COARSE_ERROR 3.1e-6
-#define GLINT_CAT2(a, b)        a##_##b
-#define GLINT_CAT(a, b)         GLINT_CAT2(a, b)
+#define GLINT_EXP2_ERROR 2.5e-7
+#define GLINT_CAT2(a, b) a##_##b
+#define GLINT_CAT(a, b)  GLINT_CAT2(a, b)
 #endif
 #define V(operation) GLINT_CAT(operation, VEC)
 #ifndef GLINT_STATIC_INLINE
@@ -26,13 +24,4 @@ GLINT_STATIC_INLINE V(TARGET) V(vec) V(exp2)(V(vec) x) {
   return V(scale_pow2)(p, x);
 }
 
-GLINT_STATIC_INLINE V(TARGET) V(vec) V(exp2_coarse)(V(vec) x) {
-  V(vec) f = V(fraction)(x);
-  V(vec) p = V(fma)(f, V(set1)(0x1.b7f734p-7f), V(set1)(0x1.abf868p-5f));
-  p = V(fma)(f, p, V(set1)(0x1.ee2452p-3f));
-  p = V(fma)(f, p, V(set1)(0x1.62d6c6p-1f));
-  p = V(fma)(f, p, V(set1)(1.0f));
-  return V(scale_pow2)(p, x);
-}
-#undef V
 #undef V

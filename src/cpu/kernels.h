@@ -47,13 +47,18 @@ typedef struct glint_cpu_step {
   float *m, *l, *o;
 } glint_cpu_step;
 
-/* Backward pass, on floats only. Blocks as above; P and dP are [key][panel]. */
+/* Backward pass. A matrix of weights (P or dS) has a row of `panel` values a key: floats, or bfloat16 in half the space. */
 typedef struct glint_cpu_backward {
-  /* c[i][n] += sum over u < depth of a[i][u] b[u][n]; rows a multiple of step_k; b and c have `columns` floats a row (a multiple of 16). */
-  void (*add_product)(const float *a, ptrdiff_t ld_a, int rows, int depth, const float *b, int columns, float *c);
-  /* s: scores (masked ones -inf) in, kept probabilities out; dp: gradient of the probabilities in, of the scores out:
+  /* Packs rows r < panel of `rows` (ld words apart, columns values each, as scores want them in Q before the transposition) for
+   * add_product: floats [panel][columns], or pairs of rows [panel / 2][columns]. */
+  void (*pack_rows)(const float *rows, ptrdiff_t ld, int columns, float *packed);
+  /* c[j][n] += sum over the panel's rows of weights[j][row] rows[row][n]; c: floats [keys][columns]; columns as pack_rows. */
+  void (*add_product)(const float *weights, int keys, const float *packed, int columns, float *c);
+  /* s: scores (masked ones -inf) in, the weights of kept probabilities out; dp: gradient of the probabilities in, of the scores out, as
+   * accumulate wants its P; ds_weights: the same as weights (NULL on floats: dp is both):
    *   p = e^(s scale + minus_lse);  s = p keep;  dp = p (dp keep - delta).  keep NULL: 1. minus_lse and delta: one a row. */
-  void (*gradients)(float *s, float *dp, int keys, float scale, const float *minus_lse, const float *delta, const float *keep);
+  void (*gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
+                    const float *keep);
   /* slope = 1 - tanh(s factor)^2, the derivative of softcap. */
   void (*cap_slope)(const float *s, int keys, float factor, float *slope);
 } glint_cpu_backward;
@@ -97,7 +102,7 @@ typedef struct glint_cpu_kernels {
 
   /* Few query rows (decode): see rows_template.h. */
   const struct glint_cpu_rows *rows;
-  const glint_cpu_backward *backward; /* NULL on bfloat16 kernels */
+  const glint_cpu_backward *backward; /* NULL where there are none */
 } glint_cpu_kernels;
 
 extern const glint_cpu_kernels glint_cpu_portable_f32, glint_cpu_avx2_f32, glint_cpu_avx512_f32, glint_cpu_avx512_bf16, glint_cpu_amx_bf16;

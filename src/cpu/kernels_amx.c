@@ -187,8 +187,8 @@ static TARGET void FN(exponentiate)(const float *s, int keys, float *p, float un
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) {
       const float *at = s + (ptrdiff_t)j * NR + n * VL;
-      vec a = V(exp2_coarse)(V(fms)(V(load)(at), factor, base[n]));
-      vec b = V(exp2_coarse)(V(fms)(V(load)(at + NR), factor, base[n]));
+      vec a = V(exp2)(V(fms)(V(load)(at), factor, base[n]));
+      vec b = V(exp2)(V(fms)(V(load)(at + NR), factor, base[n]));
       sum[n] = V(add)(sum[n], V(add)(a, b));
       V(store)(p + (ptrdiff_t)j / 2 * NR + n * VL, PAIR(a, b));
     }
@@ -215,6 +215,80 @@ static TARGET void FN(attend)(const glint_cpu_step *a) {
   FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, a->keys - done, a->columns, a->o, NULL);
 }
 
+/* ---- backward ---- */
+
+static TARGET void FN(pack_rows)(const float *rows, ptrdiff_t ld, int columns, float *packed) {
+  for (int r = 0; r < NR; r += 2) FN(interleave)
+  ((const uint16_t *)(const void *)(rows + r * ld), (const uint16_t *)(const void *)(rows + (r + 1) * ld), columns, columns,
+   packed + (ptrdiff_t)(r / 2) * columns);
+}
+
+/* Weights are A tiles (16 keys x 32 rows), packed rows are B tiles (32 rows x 16 columns). */
+static TARGET void FN(add_product)(const float *weights, int keys, const float *packed, int columns, float *c) {
+  enum { LD_WEIGHTS = NR / 2 };
+  stored_before_tiles();
+  for (int n = 0; n < columns; n += 2 * AMX_TILE)
+    for (int j = 0; j < keys; j += AMX_KEYS) {
+      float *to = c + (ptrdiff_t)j * columns + n;
+      const float *a = weights + (ptrdiff_t)j * LD_WEIGHTS;
+      _tile_loadd(0, to, columns * 4);
+      _tile_loadd(1, to + AMX_TILE, columns * 4);
+      _tile_loadd(2, to + (ptrdiff_t)AMX_TILE * columns, columns * 4);
+      _tile_loadd(3, to + (ptrdiff_t)AMX_TILE * columns + AMX_TILE, columns * 4);
+      for (int u = 0; u < LD_WEIGHTS; u += AMX_TILE) {
+        _tile_loadd(4, a + u, LD_WEIGHTS * 4);
+        _tile_loadd(6, packed + (ptrdiff_t)u * columns + n, columns * 4);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(7, packed + (ptrdiff_t)u * columns + n + AMX_TILE, columns * 4);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_loadd(5, a + AMX_TILE * LD_WEIGHTS + u, LD_WEIGHTS * 4);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      _tile_stored(0, to, columns * 4);
+      _tile_stored(1, to + AMX_TILE, columns * 4);
+      _tile_stored(2, to + (ptrdiff_t)AMX_TILE * columns, columns * 4);
+      _tile_stored(3, to + (ptrdiff_t)AMX_TILE * columns + AMX_TILE, columns * 4);
+    }
+}
+
+/* P and dS of one vector of rows. */
+static TARGET inline __attribute__((always_inline)) void FN(gradient)(vec s, vec dp, vec factor, vec minus_lse, vec delta, vec *p,
+                                                                      vec *ds) {
+  const vec log2e = V(set1)(1.4426950408889634f), zero = V(set1)(0.0f);
+  *p = V(exp2)(V(mul)(V(fma)(s, factor, minus_lse), log2e));
+  /* where nothing is seen, NaN in dP must not count */
+  *ds = V(select_equal)(*p, zero, zero, V(mul)(*p, V(sub)(dp, delta)));
+}
+
+/* In place: what is written for a pair of keys lies at or before what was read for it. */
+static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
+                                 const float *keep) {
+  vec factor = V(set1)(scale);
+  (void)keep; /* dropout is left to the float kernels */
+  for (int j = 0; j < keys; j += 2) {
+    vec p[2][NV], ds[2][NV];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+#pragma GCC unroll 4
+      for (int n = 0; n < NV; n++) {
+        ptrdiff_t at = (ptrdiff_t)(j + i) * NR + n * VL;
+        FN(gradient)(V(load)(s + at), V(load)(dp + at), factor, V(load)(minus_lse + n * VL), V(load)(delta + n * VL), &p[i][n], &ds[i][n]);
+      }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+#pragma GCC unroll 4
+      for (int n = 0; n < NV; n++) {
+        V(store_bf16)((uint16_t *)(void *)(s + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, p[i][n]);
+        V(store_bf16)((uint16_t *)(void *)(ds_weights + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, ds[i][n]);
+      }
+#pragma GCC unroll 4
+    for (int n = 0; n < NV; n++) V(store)(dp + (ptrdiff_t)(j / 2) * NR + n * VL, PAIR(ds[0][n], ds[1][n]));
+  }
+}
+
+static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), NULL};
+
 const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .name = "amx_bf16",
     .isa = GLINT_ISA_AMX_BF16,
@@ -239,6 +313,7 @@ const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .attend = FN(attend),
     .element = FN(element),
     .rows = &FN(rows),
+    .backward = &FN(backward),
 };
 #include "template_end.h"
 #endif

@@ -285,8 +285,8 @@ static TARGET inline __attribute__((always_inline)) void FN(exponentials)(float 
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) {
       float *at = s + (ptrdiff_t)j * NR + n * VL;
-      vec a = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at), base[n]), unit));
-      vec b = V(exp2_coarse)(V(mul)(V(sub)(V(load)(at + NR), base[n]), unit));
+      vec a = V(exp2)(V(mul)(V(sub)(V(load)(at), base[n]), unit));
+      vec b = V(exp2)(V(mul)(V(sub)(V(load)(at + NR), base[n]), unit));
       sum[n] = V(add)(sum[n], V(add)(a, b));
       V(store)(s + (ptrdiff_t)(j / 2) * NR + n * VL, PAIR(a, b));
     }

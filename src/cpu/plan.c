@@ -185,14 +185,18 @@ static int shares_bias(const glint_work *w) {
 
 size_t glint_cpu_backward_layout(const glint_cpu_backward_plan *plan, const glint_work *w, char *base, glint_cpu_backward_arena *arena) {
   const glint_cpu_plan *shape = &plan->shape;
-  int64_t rows = shape->max_block_rows, tile = (int64_t)shape->kernels->block_k * shape->kernels->panel, word = (int64_t)sizeof(float);
+  int bf16 = shape->kernels->bf16;
+  int64_t rows = shape->max_block_rows, block = shape->kernels->block_k, tile = block * shape->kernels->panel,
+          word = (int64_t)sizeof(float);
   glint_cpu_plan forward = *shape;
-  forward.columns = shape->units_d > shape->columns ? shape->units_d : shape->columns; /* base.o is dQ here */
+  forward.columns = plan->columns_d > shape->columns ? plan->columns_d : shape->columns; /* base.o is dQ here */
   size_t at = glint_cpu_arena_layout(&forward, w, base, &arena->base);
-  arena->q_rows = (float *)(void *)take(base, &at, rows * shape->units_d * word);
-  arena->do_rows = (float *)(void *)take(base, &at, rows * shape->columns * word);
-  arena->d_o = (float *)(void *)take(base, &at, rows * shape->columns * word);
+  arena->q_packed = (float *)(void *)take(base, &at, rows * plan->columns_d * word);
+  arena->do_packed = (float *)(void *)take(base, &at, rows * shape->columns * word);
+  arena->d_o = (float *)(void *)take(base, &at, rows * plan->units_v * word);
+  arena->k_columns = bf16 ? (float *)(void *)take(base, &at, block * plan->columns_d / 2 * word) : arena->base.k;
   arena->dp = (float *)(void *)take(base, &at, tile * word);
+  arena->ds_weights = bf16 ? (float *)(void *)take(base, &at, tile / 2 * word) : arena->dp;
   arena->keep = (float *)(void *)take(base, &at, w->drop_threshold ? tile * word : 0);
   arena->slope = (float *)(void *)take(base, &at, w->softcap > 0 ? tile * word : 0);
   arena->minus_lse = (float *)(void *)take(base, &at, rows * word);
@@ -200,15 +204,24 @@ size_t glint_cpu_backward_layout(const glint_cpu_backward_plan *plan, const glin
   return (size_t)glint_cpu_round_up((int64_t)at, 4096) + 256;
 }
 
+/* bfloat16 kernels do plain masks only; the others do everything. */
+static const glint_cpu_kernels *backward_kernels(const glint_cpu_settings *settings, const glint_work *w) {
+  const glint_cpu_kernels *kernels = glint_cpu_kernels_for(settings, w->q.dtype);
+  int plain = w->d_o.dtype == w->q.dtype && w->softcap == 0 && !w->bias.data && !w->alibi_slopes.data && !w->drop_threshold;
+  return kernels->backward && (plain || !kernels->bf16) ? kernels : glint_cpu_kernels_for(settings, GLINT_FLOAT32);
+}
+
 glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settings, const glint_work *w) {
-  glint_cpu_backward_plan plan = {.shape = {.kernels = glint_cpu_kernels_for(settings, GLINT_FLOAT32), .group = w->heads_q / w->heads_kv}};
+  glint_cpu_backward_plan plan = {.shape = {.kernels = backward_kernels(settings, w), .group = w->heads_q / w->heads_kv}};
   glint_cpu_plan *shape = &plan.shape;
   int64_t panel = shape->kernels->panel, units = w->batch * w->heads_kv, total = 0, longest = 0, word = (int64_t)sizeof(float);
+  int pair = shape->kernels->bf16 ? 2 : 1;
   size_t at = 0;
-  shape->units_d = (int)glint_cpu_round_up(w->head_dim, 16), shape->columns = (int)glint_cpu_round_up(w->head_dim_v, 16);
+  shape->units_d = (int)glint_cpu_round_up(ceil_div(w->head_dim, pair), 16), plan.columns_d = shape->units_d * pair;
+  plan.units_v = (int)glint_cpu_round_up(ceil_div(w->head_dim_v, pair), 16), shape->columns = plan.units_v * pair;
   plan.one_thread = shares_bias(w);
   shape->threads = plan.one_thread ? 1 : settings->threads;
-  int64_t row_bytes = (3 * (int64_t)shape->units_d + 2 * (int64_t)shape->columns) * word;
+  int64_t row_bytes = (shape->units_d + plan.units_v + 2 * plan.columns_d + shape->columns) * word;
   int64_t panels = larger(1, smaller(8, settings->machine->l2_bytes / 2 / (row_bytes * panel)));
   shape->max_block_rows = panels * panel;
   int64_t groups = ceil_div(larger(1, w->seqlen_q * shape->group), shape->max_block_rows);
@@ -223,7 +236,7 @@ glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settin
   plan.keys_at = at;
   take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
   plan.sums = at;
-  take(NULL, &at, (plan.splits == 1 ? longest * shape->threads : total) * (shape->units_d + shape->columns) * word);
+  take(NULL, &at, (plan.splits == 1 ? longest * shape->threads : total) * (plan.columns_d + shape->columns) * word);
   plan.sinks = at;
   take(NULL, &at, w->dsinks.data ? w->batch * w->heads_q * plan.splits * (int64_t)sizeof(double) : 0);
   plan.bias = at;
@@ -240,8 +253,8 @@ void glint_cpu_describe_backward(const glint_cpu_settings *settings, const glint
                                  glint_plan_info *info) {
   const glint_cpu_plan *shape = &plan->shape;
   snprintf(info->kernel, sizeof info->kernel, "cpu_backward_%s", shape->kernels->name);
-  snprintf(info->reason, sizeof info->reason, "%s %s; gradients are computed in floats%s",
-           settings->forced ? "forced" : "best here:", glint_cpu_isa_name(settings->isa),
+  snprintf(info->reason, sizeof info->reason, "%s %s; products of %s%s",
+           settings->forced ? "forced" : "best here:", glint_cpu_isa_name(settings->isa), shape->kernels->bf16 ? "bfloat16" : "floats",
            plan->one_thread ? "; one thread: dbias is summed over an axis that items share" : "");
   info->tile_q = (int32_t)shape->max_block_rows;
   info->tile_k = shape->kernels->block_k;

@@ -66,12 +66,13 @@ typedef struct glint_cpu_arena {
 /* The backward pass. Items are (sequence, kv head, range of query rows); each walks its rows in groups of panels, and for each group all
  * blocks of keys, so that dQ stays with the rows and dK, dV are gathered in floats for the item's kv head. */
 typedef struct glint_cpu_backward_plan {
-  glint_cpu_plan shape; /* kernels (on floats), group, units_d, columns, max_block_rows (rows a group of panels), threads */
-  int64_t splits;       /* ranges of query rows a kv head: fixed by the problem, so that sums do not depend on threads */
+  glint_cpu_plan shape;   /* kernels, group, units_d, columns (of V), max_block_rows (rows a group of panels), threads */
+  int units_v, columns_d; /* words of a row of V, padded head_dim: what units_d and columns are to the other matrix */
+  int64_t splits;         /* ranges of query rows a kv head: fixed by the problem, so that sums do not depend on threads */
   int64_t items;
   int one_thread; /* dbias is summed over an axis that items share */
   /* Offsets into the workspace, bytes. keys_at: int64 [batch + 1], first row of each sequence in the sums; sums: float
-   * [rows][units_d + columns] of dK and dV, for every item, or one a thread where an item owns its kv head (splits 1); sinks: double
+   * [rows][columns_d + columns] of dK and dV, for every item, or one a thread where an item owns its kv head (splits 1); sinks: double
    * [batch][heads_q][splits]; bias: float, contiguous, shape of dbias; arenas: one a thread. */
   size_t keys_at, sums, sinks, bias, arenas, arena_bytes, bytes;
   int64_t sum_rows; /* rows of one of the threads' sums; 0 when splits > 1 */
@@ -79,11 +80,13 @@ typedef struct glint_cpu_backward_plan {
 
 /* Scratch of one thread in the backward pass. Panels lie behind one another. */
 typedef struct glint_cpu_backward_arena {
-  glint_cpu_arena base;     /* q, k, v, s, rows, bias, low, high, key rows; o is dQ [units_d][panel] */
-  float *q_rows, *do_rows;  /* [panel][units_d], [panel][columns]: as in memory, in floats */
-  float *d_o;               /* [columns][panel] */
-  float *dp, *keep, *slope; /* [block_k][panel]; keep with dropout, slope with softcap */
-  float *minus_lse, *delta; /* one a row; delta less d_lse */
+  glint_cpu_arena base;        /* q, k, v (rows of units_v words), s, rows, bias, low, high, key rows; o is dQ [columns_d][panel] */
+  float *q_packed, *do_packed; /* by pack_rows */
+  float *d_o;                  /* [units_v][panel] */
+  float *k_columns;            /* K as accumulate wants its V; base.k itself on floats */
+  float *dp, *keep, *slope;    /* [block_k][panel]; keep with dropout, slope with softcap */
+  float *ds_weights;           /* bfloat16 [block_k][panel]; dp itself on floats */
+  float *minus_lse, *delta;    /* one a row; delta less d_lse */
 } glint_cpu_backward_arena;
 
 glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settings, const glint_work *w);

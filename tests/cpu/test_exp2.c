@@ -21,16 +21,12 @@
 
 enum { LANES = 16 };
 
-/* y[0..15] = 2^x[0..15], by the exact or the coarse polynomial. */
+/* y[0..15] = 2^x[0..15]. */
 typedef void many(const float *x, float *y);
 #define MANY(vec_name)                                                                                                                     \
-  static GLINT_CAT(TARGET, vec_name) void GLINT_CAT(fine, vec_name)(const float *x, float *y) {                                            \
+  static GLINT_CAT(TARGET, vec_name) void GLINT_CAT(many, vec_name)(const float *x, float *y) {                                            \
     for (int i = 0; i < LANES; i += GLINT_CAT(VL, vec_name))                                                                               \
       GLINT_CAT(store, vec_name)(y + i, GLINT_CAT(exp2, vec_name)(GLINT_CAT(load, vec_name)(x + i)));                                      \
-  }                                                                                                                                        \
-  static GLINT_CAT(TARGET, vec_name) void GLINT_CAT(coarse, vec_name)(const float *x, float *y) {                                          \
-    for (int i = 0; i < LANES; i += GLINT_CAT(VL, vec_name))                                                                               \
-      GLINT_CAT(store, vec_name)(y + i, GLINT_CAT(exp2_coarse, vec_name)(GLINT_CAT(load, vec_name)(x + i)));                               \
   }
 MANY(portable)
 #if defined(__x86_64__)
@@ -83,28 +79,24 @@ static void check_special(many *f) {
   for (int i = 8; i < LANES; i++) assert_true(fabs((double)y[i] / exp2((double)x[i]) - 1) < 1e-5);
 }
 
-static void check_one(many *fine, many *coarse) {
+static void check_one(many *f) {
   const char *full = getenv("GLINT_SWEEP");
   uint32_t step = full && *full == '1' ? 1 : 4099;
-  many *both[2] = {fine, coarse};
-  double bounds[2] = {GLINT_EXP2_ERROR, GLINT_EXP2_COARSE_ERROR};
-  for (int n = 0; n < 2; n++) {
-    check_special(both[n]);
-    sweep(both[n], 0, bits_of(127.0f) - 1, step, bounds[n]);
-    sweep(both[n], bits_of(-0.0f), bits_of(-126.0f), step, bounds[n]);
-  }
+  check_special(f);
+  sweep(f, 0, bits_of(127.0f) - 1, step, GLINT_EXP2_ERROR);
+  sweep(f, bits_of(-0.0f), bits_of(-126.0f), step, GLINT_EXP2_ERROR);
 }
 
 static void test_portable(void **state) {
   (void)state;
-  check_one(fine_portable, coarse_portable);
+  check_one(many_portable);
 }
 
 static void test_avx2(void **state) {
   (void)state;
 #if defined(__x86_64__)
   if (glint_cpu_machine_get()->has[GLINT_ISA_AVX2]) {
-    check_one(fine_avx2, coarse_avx2);
+    check_one(many_avx2);
     return;
   }
 #endif
@@ -115,7 +107,7 @@ static void test_avx512(void **state) {
   (void)state;
 #if defined(__x86_64__)
   if (glint_cpu_machine_get()->has[GLINT_ISA_AVX512]) {
-    check_one(fine_avx512, coarse_avx512);
+    check_one(many_avx512);
     return;
   }
 #endif
