@@ -76,8 +76,7 @@ static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
   row_range range = {INT64_MAX, 0, 0, INT64_MAX};
   memset(rows, 0, (size_t)(panel * ld) * sizeof(float));
   for (int64_t n = 0; n < used; n++) {
-    glint_cpu_query_row(&b->run, base + n, 1.0f, x);
-    store_words(kernels, rows + n * ld, x, w->head_dim);
+    glint_cpu_query_words(&b->run, base + n, 1.0f, rows + n * ld);
     find_range(b, base + n, &range);
   }
   kernels->transpose(rows, ld, arena->base.q + base * plan->units_d, panel, (int)panel, plan->units_d);

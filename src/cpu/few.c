@@ -55,7 +55,7 @@ static void visit_same(const glint_cpu_run *run, const few_block *block, const f
 /* Rows [row, row + rows) see the same keys: together; otherwise one by one, each with its own keys, so that nothing is masked. */
 static void visit_rows(const glint_cpu_run *run, const few_block *block, const few_block *next, int64_t row, int rows) {
   const glint_cpu_arena *arena = run->arena;
-  int64_t low[GLINT_CPU_ROWS_MAX], high[GLINT_CPU_ROWS_MAX];
+  int64_t low[GLINT_CPU_ROWS_MAX] = {0}, high[GLINT_CPU_ROWS_MAX] = {0};
   int same = 1;
   for (int r = 0; r < rows; r++) {
     low[r] = arena->low[row + r] > block->first ? arena->low[row + r] : block->first;

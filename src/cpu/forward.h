@@ -40,6 +40,8 @@ static inline int64_t glint_cpu_head(const glint_cpu_run *run, int64_t r) {
 
 /* Query row r of the item as floats times factor, rotated if the problem says so; dst holds head_dim floats. */
 void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, float *dst);
+/* The same as words of the kernels; dst holds units_d words, the rest of which is left alone. */
+void glint_cpu_query_words(const glint_cpu_run *run, int64_t r, float factor, float *dst);
 /* Pointers to rows first..end of K and V, and their FP8 scales (scales NULL: none). Returns 1 if there are scales. */
 int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, const void **keys, const void **values, float *key_scales,
                        float *value_scales);

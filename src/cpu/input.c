@@ -37,20 +37,26 @@ static void rotate(const glint_work *w, double *x, int64_t position) {
   }
 }
 
+static const char *query_at(const glint_cpu_run *run, int64_t r) {
+  const glint_work *w = run->w;
+  const glint_sequence *s = &run->share->s;
+  int64_t i = glint_cpu_position(run, r), element = (int64_t)glint_dtype_size(w->q.dtype);
+  int64_t at = s->batch_q * w->q.stride[0] + (s->row_q + i) * w->q.stride[1] + glint_cpu_head(run, r) * w->q.stride[2];
+  const char *src = (const char *)w->q.data + at * element;
+  if (i + QUERIES_AHEAD < s->used_q)
+    for (int64_t c = 0; c < w->head_dim * element; c += 64) __builtin_prefetch(src + QUERIES_AHEAD * w->q.stride[1] * element + c);
+  return src;
+}
+
 void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, float *dst) {
   const glint_work *w = run->w;
   const glint_sequence *s = &run->share->s;
   int64_t i = glint_cpu_position(run, r), head = glint_cpu_head(run, r);
-  int64_t at = s->batch_q * w->q.stride[0] + (s->row_q + i) * w->q.stride[1] + head * w->q.stride[2];
   if (w->descale_q.data) {
     int64_t scale_head = w->descale_q.shape[1] == w->heads_q ? head : run->item.head;
     factor *= fp8_scale(&w->descale_q, w->descale_rows_q, run->item.b, scale_head, i);
   }
-  const char *src = (const char *)w->q.data + (size_t)at * glint_dtype_size(w->q.dtype);
-  if (i + QUERIES_AHEAD < s->used_q)
-    for (int64_t c = 0; c < w->head_dim * (int64_t)glint_dtype_size(w->q.dtype); c += 64)
-      __builtin_prefetch(src + QUERIES_AHEAD * w->q.stride[1] * (int64_t)glint_dtype_size(w->q.dtype) + c);
-  run->plan->kernels->to_float(dst, src, w->q.dtype, w->head_dim, factor);
+  run->plan->kernels->to_float(dst, query_at(run, r), w->q.dtype, w->head_dim, factor);
   if (!w->rotary_dim) return;
   /* rows stand at positions of their own only where a mask tells them apart (as flash_attn_with_kvcache defines it) */
   int64_t cached = s->len_k - w->seqlen_new, each_row = w->window_left >= 0 || w->window_right >= 0;
@@ -58,6 +64,20 @@ void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, floa
   for (int64_t c = 0; c < w->rotary_dim; c++) x[c] = (double)dst[c];
   rotate(w, x, each_row ? cached + i : cached);
   for (int64_t c = 0; c < w->rotary_dim; c++) dst[c] = (float)x[c];
+}
+
+void glint_cpu_query_words(const glint_cpu_run *run, int64_t r, float factor, float *dst) {
+  const glint_work *w = run->w;
+  const glint_cpu_kernels *kernels = run->plan->kernels;
+  float x[HEAD_DIM_MAX];
+  if (!kernels->bf16)
+    glint_cpu_query_row(run, r, factor, dst);
+  else if (!w->rotary_dim)
+    memcpy(dst, query_at(run, r), (size_t)w->head_dim * 2); /* bfloat16 already, and bf16 kernels fold nothing in */
+  else {
+    glint_cpu_query_row(run, r, factor, x);
+    kernels->from_float(dst, GLINT_BFLOAT16, x, w->head_dim, 1.0f);
+  }
 }
 
 int glint_cpu_key_rows(const glint_cpu_run *run, int64_t first, int64_t end, const void **keys, const void **values, float *key_scales,

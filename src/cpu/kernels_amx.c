@@ -279,8 +279,8 @@ static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int key
     for (int i = 0; i < 2; i++)
 #pragma GCC unroll 4
       for (int n = 0; n < NV; n++) {
-        V(store_bf16)((uint16_t *)(void *)(s + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, p[i][n]);
-        V(store_bf16)((uint16_t *)(void *)(ds_weights + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, ds[i][n]);
+        V(store_weights)((uint16_t *)(void *)(s + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, p[i][n]);
+        V(store_weights)((uint16_t *)(void *)(ds_weights + (ptrdiff_t)(j + i) * (NR / 2)) + n * VL, ds[i][n]);
       }
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) V(store)(dp + (ptrdiff_t)(j / 2) * NR + n * VL, PAIR(ds[0][n], ds[1][n]));

@@ -20,17 +20,6 @@ typedef struct key_block {
 
 static int64_t round_down(int64_t n, int64_t unit) { return n / unit * unit; }
 
-/* Row r of Q as words. */
-static void load_query(const glint_cpu_run *run, int64_t r, float *to) {
-  float x[512]; /* the largest head_dim */
-  if (!run->plan->kernels->bf16) {
-    glint_cpu_query_row(run, r, run->units.q_factor, to);
-    return;
-  }
-  glint_cpu_query_row(run, r, run->units.q_factor, x);
-  run->plan->kernels->from_float(to, GLINT_BFLOAT16, x, run->w->head_dim, 1.0f);
-}
-
 /* Packs one panel of Q; rows beyond the item are zero and take the limits of the last row, so that they force no mask. */
 static panel_range load_panel(const glint_cpu_run *run, int64_t panel) {
   const glint_work *w = run->w;
@@ -43,7 +32,7 @@ static panel_range load_panel(const glint_cpu_run *run, int64_t panel) {
   for (int n = 0; n < kernels->panel; n++) {
     int64_t r = base + n;
     if (r < run->item.rows) {
-      load_query(run, r, arena->rows + n * ld);
+      glint_cpu_query_words(run, r, run->units.q_factor, arena->rows + n * ld);
       glint_visible_keys(w, &run->share->s, glint_cpu_position(run, r), &arena->low[r], &arena->high[r]);
       if (arena->low[r] < run->item.first) arena->low[r] = run->item.first;
       if (arena->high[r] > run->item.end) arena->high[r] = run->item.end;

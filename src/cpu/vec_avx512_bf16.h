@@ -17,6 +17,11 @@ GLINT_VEC_BF16 __m512 pair_avx512_bf16(__m512 a, __m512 b) {
   return _mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAA, low, _mm512_add_epi32(_mm512_castps_si512(b), half)));
 }
 
+/* 16 bfloat16, ties to even; denormals become 0. */
+GLINT_VEC_BF16 void store_weights_avx512(uint16_t *p, __m512 a) {
+  _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(a));
+}
+
 /* The low halves as floats. */
 GLINT_VEC_BF16 __m512 low_half_avx512(__m512 words) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(words), 16)); }
 

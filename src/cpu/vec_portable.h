@@ -61,7 +61,7 @@ GLINT_VEC_PORTABLE int all_equal_portable(vec_portable a, vec_portable b) {
   return (same[0] & same[1] & same[2] & same[3]) != 0;
 }
 GLINT_VEC_PORTABLE vec_portable sum_each_portable(const vec_portable r[4]) {
-  vec_portable sum;
+  vec_portable sum = {0, 0, 0, 0};
   for (int i = 0; i < 4; i++) sum[i] = (r[i][0] + r[i][2]) + (r[i][1] + r[i][3]);
   return sum;
 }
