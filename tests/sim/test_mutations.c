@@ -42,12 +42,14 @@ static int is_synchronisation(const sim_place *at) {
   return 0;
 }
 
-/* Several tiles of keys, so that every buffer is used again; lengths that end inside a tile. */
+/* Several tiles of keys, and several tiles of queries for each of two multiprocessors, so that every buffer is used again; lengths that end
+ * inside a tile. */
+#define MULTIPROCESSORS "2"
 static testkit_outcome run(glint_context *context, const glint_variant *v, testkit_report *report) {
   const glint_dtype dtype = (glint_dtype)v->dtype;
-  const int64_t sq = v->tile_q + 5, sk = 5 * v->tile_k + 3;
-  const int64_t q[4] = {1, sq, 2, v->head_dim}, k[4] = {1, sk, 1, v->head_dim}, vv[4] = {1, sk, 1, v->head_dim_v},
-                o[4] = {1, sq, 2, v->head_dim_v}, lse[3] = {1, 2, sq};
+  const int64_t sq = v->tile_q + 5, sk = 4 * v->tile_k + 3;
+  const int64_t q[4] = {1, sq, 4, v->head_dim}, k[4] = {1, sk, 2, v->head_dim}, vv[4] = {1, sk, 2, v->head_dim_v},
+                o[4] = {1, sq, 4, v->head_dim_v}, lse[3] = {1, 4, sq};
   uint64_t random = 12345;
   testkit_case c;
   memset(&c, 0, sizeof c);
@@ -101,6 +103,7 @@ static int mutate(const glint_variant *v, const glint_sim_interface *simulator, 
 int main(int argc, char **argv) {
   char path[4096];
   if (argc < 2) return 2;
+  setenv("GLINT_SIM_SMS", MULTIPROCESSORS, 1);
   glint_sim_path(path, sizeof path);
   void *library = dlopen(path, RTLD_NOW);
   const glint_sim_interface *simulator = library ? dlsym(library, "glint_sim_driver") : NULL;
