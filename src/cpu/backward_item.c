@@ -32,9 +32,12 @@ static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, floa
   int64_t i = glint_cpu_position(&b->run, row), head = glint_cpu_head(&b->run, row), n = w->head_dim_v;
   float o[512];
   size_t element = glint_dtype_size(w->o.dtype);
-  b->run.plan->kernels->to_float(o, (const char *)w->o.data + (size_t)offset_of_row(&w->o, s, head, i) * element, w->o.dtype, n, 1.0f);
-  b->run.plan->kernels->to_float(d_o, (const char *)w->d_o.data + (size_t)offset_of_row(&w->d_o, s, head, i) * element, w->d_o.dtype, n,
-                                 1.0f);
+  const char *from_o = (const char *)w->o.data + (size_t)offset_of_row(&w->o, s, head, i) * element;
+  const char *from_d_o = (const char *)w->d_o.data + (size_t)offset_of_row(&w->d_o, s, head, i) * element;
+  glint_cpu_ask_ahead(from_o, w->o.stride[1] * (int64_t)element, n * (int64_t)element, i, s->used_q);
+  glint_cpu_ask_ahead(from_d_o, w->d_o.stride[1] * (int64_t)element, n * (int64_t)element, i, s->used_q);
+  b->run.plan->kernels->to_float(o, from_o, w->o.dtype, n, 1.0f);
+  b->run.plan->kernels->to_float(d_o, from_d_o, w->d_o.dtype, n, 1.0f);
   double delta = 0, lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
   for (int64_t c = 0; c < n; c++) delta += (double)o[c] * (double)d_o[c];
   if (w->d_lse.data) delta -= (double)((const float *)w->d_lse.data)[offset_of_lse(&w->d_lse, s, head, i)];
@@ -201,11 +204,10 @@ static void write_rows(const glint_cpu_backward_run *b, int64_t base) {
   int64_t panel = plan->kernels->panel, ld = glint_cpu_row_floats(plan);
   if (!w->dq.data) return;
   plan->kernels->transpose(b->arena->base.o + base * b->plan->columns_d, panel, b->arena->base.rows, ld, b->plan->columns_d, (int)panel);
-  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++)
-    glint_cpu_write_gradient(
-        w, plan->kernels, &w->dq,
-        offset_of_row(&w->dq, &b->run.share->s, glint_cpu_head(&b->run, base + n), glint_cpu_position(&b->run, base + n)),
-        b->arena->base.rows + n * ld, w->head_dim, w->scale);
+  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++) {
+    int64_t i = glint_cpu_position(&b->run, base + n), at = offset_of_row(&w->dq, &b->run.share->s, glint_cpu_head(&b->run, base + n), i);
+    glint_cpu_write_gradient(w, plan->kernels, &w->dq, at, b->arena->base.rows + n * ld, w->head_dim, w->scale);
+  }
 }
 
 /* Rows of one group of panels: run.item is that group. */

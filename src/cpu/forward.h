@@ -38,6 +38,14 @@ static inline int64_t glint_cpu_head(const glint_cpu_run *run, int64_t r) {
   return run->item.head * run->plan->group + (run->item.row + r) % run->plan->group;
 }
 
+/* Asks for the row that comes GLINT_CPU_ROWS_AHEAD positions later, if the sequence has it: rows of one head lie a page apart in the usual
+ * layouts, which no hardware prefetcher foresees. */
+enum { GLINT_CPU_ROWS_AHEAD = 8 };
+static inline void glint_cpu_ask_ahead(const char *row, int64_t stride_bytes, int64_t bytes, int64_t i, int64_t rows) {
+  if (i + GLINT_CPU_ROWS_AHEAD >= rows) return;
+  for (int64_t c = 0; c < bytes; c += 64) __builtin_prefetch(row + GLINT_CPU_ROWS_AHEAD * stride_bytes + c);
+}
+
 /* Query row r of the item as floats times factor, rotated if the problem says so; dst holds head_dim floats. */
 void glint_cpu_query_row(const glint_cpu_run *run, int64_t r, float factor, float *dst);
 /* The same as words of the kernels; dst holds units_d words, the rest of which is left alone. */

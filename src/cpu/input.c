@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { HEAD_DIM_MAX = 512, QUERIES_AHEAD = 8 };
+enum { HEAD_DIM_MAX = 512 };
 
 glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16) {
   int changed = w->softcap > 0 || w->bias.data || w->alibi_slopes.data;
@@ -43,8 +43,7 @@ static const char *query_at(const glint_cpu_run *run, int64_t r) {
   int64_t i = glint_cpu_position(run, r), element = (int64_t)glint_dtype_size(w->q.dtype);
   int64_t at = s->batch_q * w->q.stride[0] + (s->row_q + i) * w->q.stride[1] + glint_cpu_head(run, r) * w->q.stride[2];
   const char *src = (const char *)w->q.data + at * element;
-  if (i + QUERIES_AHEAD < s->used_q)
-    for (int64_t c = 0; c < w->head_dim * element; c += 64) __builtin_prefetch(src + QUERIES_AHEAD * w->q.stride[1] * element + c);
+  glint_cpu_ask_ahead(src, w->q.stride[1] * element, w->head_dim * element, i, s->used_q);
   return src;
 }
 

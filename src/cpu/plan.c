@@ -225,7 +225,9 @@ glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settin
   int64_t panels = larger(1, smaller(8, settings->machine->l2_bytes / 2 / (row_bytes * panel)));
   shape->max_block_rows = panels * panel;
   int64_t groups = ceil_div(larger(1, w->seqlen_q * shape->group), shape->max_block_rows);
-  plan.splits = units >= ITEMS_WANTED || plan.one_thread ? 1 : smaller(groups, ceil_div(ITEMS_WANTED, larger(1, units)));
+  /* each split sums dK and dV by itself: fewer than in the forward pass, and at least two groups of panels each */
+  int64_t wanted = ceil_div(ITEMS_WANTED / 2, larger(1, units));
+  plan.splits = plan.one_thread ? 1 : larger(1, smaller(groups / 2, wanted));
   plan.items = units * plan.splits;
   for (int64_t b = 0; b < w->batch; b++) {
     int64_t rows = sum_rows_of(&plan, glint_sequence_of(w, b).len_k);
