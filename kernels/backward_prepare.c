@@ -25,7 +25,8 @@ typedef struct row_place {
 } row_place;
 
 FN row_place place_of(const glint_backward_params *p, i64 index) {
-  row_place r;
+  row_place r = {p->batch, 0, 0, 0, 0, 0};
+  if (p->rows_padded == 0) return r; // no rows: only accumulators to clear
   i64 rows = index / p->heads_q;
   r.head = (i32)(index % p->heads_q);
   r.batch = (i32)(rows / p->rows_padded);

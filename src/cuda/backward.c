@@ -198,8 +198,9 @@ static void fill_params(const glint_work *w, const backward_cut *c, unsigned cha
   p->lse = w->lse.data;
   p->d_lse = w->d_lse.data;
   p->dq = w->dq.data;
-  p->dk = w->dk.data;
-  p->dv = w->dv.data;
+  /* without keys there is nothing to write, and no map to write it by */
+  p->dk = w->total_k ? w->dk.data : NULL;
+  p->dv = w->total_k ? w->dv.data : NULL;
   p->o_stride = stride_of(&w->o, packed_q);
   p->do_stride = stride_of(&w->d_o, packed_q);
   p->dq_stride = stride_of(&w->dq, packed_q);
@@ -262,8 +263,8 @@ static glint_status fill_maps(const glint_driver *driver, const glint_variant *v
               {&p->map_k, &w->k, v->tile_k, 1},
               {&p->map_v, &w->v, v->tile_k, 1},
               {&p->map_do, &w->d_o, v->tile_q, 1},
-              {&p->map_dk, &w->dk, 64, w->dk.data && !p->gradient_float},
-              {&p->map_dv, &w->dv, 64, w->dv.data && !p->gradient_float}};
+              {&p->map_dk, &w->dk, 64, p->dk && !p->gradient_float},
+              {&p->map_dv, &w->dv, 64, p->dv && !p->gradient_float}};
   glint_status status = GLINT_OK;
   for (size_t i = 0; i < sizeof maps / sizeof maps[0] && status == GLINT_OK; i++) {
     if (!maps[i].wanted) continue;
