@@ -7,7 +7,7 @@
 // Warpgroup 0: one thread loads by TMA; one counts the parts of dQ, two warps convert what is complete. Warpgroups 1 and 2
 // multiply; each owns 64 keys. Blocks stay: they draw tiles from a counter, and the next tile's K and V arrive while this one ends.
 #define P_BYTES 0
-#define PIECES 2
+#define PIECES  2
 #include "parts/backward_dq.h"
 #include "parts/backward_loader.h"
 #include "parts/backward_products.h"
@@ -43,7 +43,8 @@ FN void multiply(const glint_backward_params *p, u32 smem, u32 warpgroup) {
         float s[TILE_Q / 2], dp[TILE_Q / 2], dq[DQ_COLUMNS / 2]; // declared here, dead between steps
         u32 pt[TILE_Q / 4], ds[TILE_Q / 4];
         u32 stage = ring_index(step, STAGES), parity = ring_parity(step, STAGES);
-        u32 q = smem + SMEM_Q + stage * Q_BYTES, d_o = smem + SMEM_DO + stage * Q_BYTES, ds_smem = smem + SMEM_DS + step % DS_BUFFERS * DS_BYTES;
+        u32 q = smem + SMEM_Q + stage * Q_BYTES, d_o = smem + SMEM_DO + stage * Q_BYTES,
+            ds_smem = smem + SMEM_DS + step % DS_BUFFERS * DS_BYTES;
         mbarrier_wait(q_full(smem, stage), parity);
         if (m >= blocks.tail_first) {
           mbarrier_wait(do_full(smem, stage), parity);
@@ -83,7 +84,7 @@ FN void multiply(const glint_backward_params *p, u32 smem, u32 warpgroup) {
     }
     if (leader && pending) release_keys(smem, kv ^ 1);
     tile done = locate_tile(p, read_tile(smem, slot)); // anew: its place need not stay in registers through the loop
-    bar_sync(BAR_BOTH, MULTIPLIERS * 128); // both have read K for the last time
+    bar_sync(BAR_BOTH, MULTIPLIERS * 128);             // both have read K for the last time
     key_gradient of_k = gradient_k(p), of_v = gradient_v(p);
     store_keys(p, &done, &of_k, k, dk, warpgroup * 64, BAR_WARPGROUP + warpgroup, thread);
     store_keys(p, &done, &of_v, v, dv, warpgroup * 64, BAR_WARPGROUP + warpgroup, thread);

@@ -9,8 +9,8 @@
 // half of dQ's columns. The loader and the dQ warps are those of backward_fa3.c.
 #define KV_BUFFERS 1
 #define DS_BUFFERS 1
-#define P_BYTES (TILE_K * TILE_Q * 4)
-#define PIECES 1
+#define P_BYTES    (TILE_K * TILE_Q * 4)
+#define PIECES     1
 #include "parts/backward_dq.h"
 #include "parts/backward_loader.h"
 #include "parts/backward_products.h"
@@ -50,7 +50,8 @@ FN void release_rows(u32 smem, u32 stage, u32 thread) {
 }
 
 // One step of the first warpgroup: S, P, dV, and its half of dQ.
-FN void step_of_values(const glint_backward_params *p, u32 smem, u32 slot, u32 stage, i32 m, int masked, u32 dq_block, float *dv, u32 thread) {
+FN void step_of_values(const glint_backward_params *p, u32 smem, u32 slot, u32 stage, i32 m, int masked, u32 dq_block, float *dv,
+                       u32 thread) {
   float s[TILE_Q / 2];
   u32 pt[TILE_Q / 4];
   wgmma_fence();
@@ -63,7 +64,7 @@ FN void step_of_values(const glint_backward_params *p, u32 smem, u32 slot, u32 s
   wgmma_fence();
   issue_gradient_of_keys(dv, pt, smem + SMEM_DO + stage * Q_BYTES);
   bar_sync(BAR_BOTH, MULTIPLIERS * 128); // dS is there
-  wgmma_wait(0);            // dV first: with P still in registers dQ does not fit beside it. The other warpgroup keeps the tensor cores busy
+  wgmma_wait(0); // dV first: with P still in registers dQ does not fit beside it. The other warpgroup keeps the tensor cores busy
   float dq[DQ_COLUMNS / 2];
   wgmma_fence();
   issue_dq(dq, smem + SMEM_DS, smem + SMEM_K, 0);

@@ -46,14 +46,14 @@ typedef struct glint_backward_params {
   float keep_scale;
   uint64_t dropout_seed, dropout_offset;
 
-  int32_t q_blocks, k_blocks;  /* row blocks and key blocks of the longest sequence */
+  int32_t q_blocks, k_blocks; /* row blocks and key blocks of the longest sequence */
   int32_t rows_padded;
-  int32_t heads_together;      /* key/value heads (over batch x heads_kv) whose tiles are handed out together */
+  int32_t heads_together; /* key/value heads (over batch x heads_kv) whose tiles are handed out together */
   int32_t dq_slots;
-  int32_t chunk, chunks; /* row blocks of a chunk, a power of 2 (1 where deterministic); ceil(q_blocks / chunk) */
-  int32_t gradient_float;      /* 1: dq, dk, dv are float32 */
-  int32_t accumulate;          /* 1: add to dq, dk, dv */
-  int32_t deterministic;       /* 1: parts of dq are added in the order of key blocks */
+  int32_t chunk, chunks;  /* row blocks of a chunk, a power of 2 (1 where deterministic); ceil(q_blocks / chunk) */
+  int32_t gradient_float; /* 1: dq, dk, dv are float32 */
+  int32_t accumulate;     /* 1: add to dq, dk, dv */
+  int32_t deterministic;  /* 1: parts of dq are added in the order of key blocks */
 } glint_backward_params;
 
 #endif

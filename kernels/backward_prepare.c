@@ -13,15 +13,15 @@
 #define UNPACK_HI unpack_f16_hi
 #endif
 
-#define LANES (HEAD_DIM / 8)         // of a row
+#define LANES       (HEAD_DIM / 8) // of a row
 #define ROWS_A_STEP (THREADS / LANES)
-#define STEPS 4                      // rows in flight a thread: their loads are issued before the first is used
-#define LOG2E 1.44269504f
+#define STEPS       4 // rows in flight a thread: their loads are issued before the first is used
+#define LOG2E       1.44269504f
 
 typedef struct row_place {
   i32 batch, head, row; // row of the sequence
   i32 exists;
-  i64 at_o, at_do;      // element offsets of the row in o and d_o
+  i64 at_o, at_do; // element offsets of the row in o and d_o
 } row_place;
 
 FN row_place place_of(const glint_backward_params *p, i64 index) {

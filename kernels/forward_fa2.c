@@ -19,27 +19,27 @@
 #define N_TILES (TILE_K / 8)
 #define V_TILES (HEAD_DIM_V / 8)
 
-#include "parts/softmax.h"
+#include "parts/dropout.h"
+#include "parts/epilogue.h"
 #include "parts/mask.h"
+#include "parts/score.h"
+#include "parts/sequence.h"
+#include "parts/softmax.h"
 #include "parts/tile_copy.h"
 #include "parts/warp_mma.h"
-#include "parts/sequence.h"
-#include "parts/epilogue.h"
-#include "parts/score.h"
-#include "parts/dropout.h"
 
-#define K_BYTES TILE_BYTES(TILE_K, HEAD_DIM)
-#define V_BYTES TILE_BYTES(TILE_K, HEAD_DIM_V)
+#define K_BYTES        TILE_BYTES(TILE_K, HEAD_DIM)
+#define V_BYTES        TILE_BYTES(TILE_K, HEAD_DIM_V)
 /* Q's place, which o uses in the end; K and V of each stage; barriers; parked values */
-#define SMEM_K        (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
-#define SMEM_V        (SMEM_K + STAGES * K_BYTES)
-#define SMEM_BARRIERS (SMEM_V + STAGES * V_BYTES)
-#define SMEM_PARKED   (SMEM_BARRIERS + 128)
-#define SMEM_BYTES    (SMEM_PARKED + WARPS * PARKED_BYTES)
+#define SMEM_K         (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
+#define SMEM_V         (SMEM_K + STAGES * K_BYTES)
+#define SMEM_BARRIERS  (SMEM_V + STAGES * V_BYTES)
+#define SMEM_PARKED    (SMEM_BARRIERS + 128)
+#define SMEM_BYTES     (SMEM_PARKED + WARPS * PARKED_BYTES)
 /* What a warp parks: its tile_place, its warp_range, and the sources of Q, K and V */
-#define PARKED_RANGE  48
+#define PARKED_RANGE   48
 #define PARKED_SOURCES 80
-#define PARKED_BYTES  (PARK ? 128 : 0)
+#define PARKED_BYTES   (PARK ? 128 : 0)
 #if SMEM_BYTES > SHARED
 #error "SHARED: needs 2 * (TILE_Q * max(HEAD_DIM, HEAD_DIM_V) + STAGES * TILE_K * (HEAD_DIM + HEAD_DIM_V)) + 128 + 4 * THREADS"
 #endif
@@ -124,7 +124,8 @@ FN warp_range unpark_range(u32 at) {
 }
 
 /* From products to masked scores. */
-FN void mask_block(const glint_forward_params *p, const tile_place *place, u32 parked, const warp_range *w, float s[M_TILES][N_TILES][4], i32 key) {
+FN void mask_block(const glint_forward_params *p, const tile_place *place, u32 parked, const warp_range *w, float s[M_TILES][N_TILES][4],
+                   i32 key) {
   int right = key + TILE_K - 1 > w->all_to, left = (FEATURES & FEATURE_MASK) && key < w->all_from;
   if (!SCORE_FEATURES && !right && !left) return;
   const tile_place t = recall(place, parked);
@@ -205,13 +206,17 @@ FN void forward(const glint_forward_params *p) {
       if (n < range.blocks) copy_k(p, smem, &k_from, n, valid, mode);
       if (LOOSE) signal_copied(k_full(smem, (u32)n), mode);
       if (n < range.blocks) copy_v(p, smem, &v_from, n, valid, mode);
-      if (LOOSE) signal_copied(v_full(smem, (u32)n), mode);
-      else cp_async_commit();
+      if (LOOSE)
+        signal_copied(v_full(smem, (u32)n), mode);
+      else
+        cp_async_commit();
     }
 
     u32 q_kept[Q_KEPT > 0 ? Q_KEPT : 1][M_TILES][4];
-    if (LOOSE) mbarrier_wait(q_full(smem), 0);
-    else if (Q_KEPT > 0) await_copies(LEAD - 1);
+    if (LOOSE)
+      mbarrier_wait(q_full(smem), 0);
+    else if (Q_KEPT > 0)
+      await_copies(LEAD - 1);
     if (Q_KEPT > 0) UNROLL for (i32 step = 0; step < Q_KEPT; step++) load_q(q_kept[step], smem, lane_q, step);
 
     NO_UNROLL for (i32 n = 0; n < range.blocks; n++) {
@@ -257,8 +262,10 @@ FN void forward(const glint_forward_params *p) {
   float lse[M_TILES][2];
   finish_rows(p, &t, row, &r, o, lse);
   store_lse(p, &t, row, (const float(*)[2])lse);
-  if (FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED)) store_o_elements(p, &t, row, (const float(*)[V_TILES][4])o);
-  else store_o_16(p, &t, smem, warp_row(), (const float(*)[V_TILES][4])o);
+  if (FEATURES & (FEATURE_O_FLOAT | FEATURE_UNALIGNED))
+    store_o_elements(p, &t, row, (const float(*)[V_TILES][4])o);
+  else
+    store_o_16(p, &t, smem, warp_row(), (const float(*)[V_TILES][4])o);
 }
 
 KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_forward_params) { forward(&p); }

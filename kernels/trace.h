@@ -9,18 +9,18 @@
 #define GLINT_TRACE_BYTES  (GLINT_TRACE_ROLES * GLINT_TRACE_STAMPS * 8)
 
 enum {
-  TRACE_TILE = 1,   /* consumer: has received a tile. producer: has fetched one */
-  TRACE_K_READY,    /* the block's K has landed */
-  TRACE_TURN,       /* it is this consumer's turn to issue products */
+  TRACE_TILE = 1, /* consumer: has received a tile. producer: has fetched one */
+  TRACE_K_READY,  /* the block's K has landed */
+  TRACE_TURN,     /* it is this consumer's turn to issue products */
   TRACE_QK_ISSUED,
   TRACE_V_READY,
   TRACE_PV_ISSUED,
-  TRACE_QK_DONE,    /* scores are in registers: the softmax begins */
-  TRACE_SOFTMAX,    /* exponentials are computed (where the compiler left them before the wait) */
+  TRACE_QK_DONE, /* scores are in registers: the softmax begins */
+  TRACE_SOFTMAX, /* exponentials are computed (where the compiler left them before the wait) */
   TRACE_PV_DONE,
-  TRACE_PACKED,     /* P is packed for the next product, O rescaled */
-  TRACE_STORED,     /* O is on its way */
-  TRACE_LOAD_K,     /* producer: K's load is issued */
+  TRACE_PACKED, /* P is packed for the next product, O rescaled */
+  TRACE_STORED, /* O is on its way */
+  TRACE_LOAD_K, /* producer: K's load is issued */
   TRACE_LOAD_V,
   TRACE_LOAD_Q
 };

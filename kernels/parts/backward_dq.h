@@ -58,7 +58,7 @@ FN void count(const glint_backward_params *p, u32 smem) {
 }
 
 // ---- conversion: CONVERTERS threads -------------------------------------------------------------------------------------------------
-#define CONVERTERS 64
+#define CONVERTERS      64
 #define FIRST_CONVERTER 64 // tid
 
 // Four words a lane, one for each lane of its quad: afterwards word i is what lane i of the quad had for this lane.
@@ -76,7 +76,8 @@ FN void transpose_quad(u32 *x) {
 
 // A lane's four fragments (32 columns, of a row and the row 8 below) out of a piece, which is zeroed, into dq. In 16 bits the quad exchanges
 // words, so that a lane stores 16 bytes.
-FN void store_fragments(const glint_backward_params *p, const tile *t, const gradient_rows *rows, u32 piece, i32 m, u32 fragment, u32 slot) {
+FN void store_fragments(const glint_backward_params *p, const tile *t, const gradient_rows *rows, u32 piece, i32 m, u32 fragment,
+                        u32 slot) {
   const u32 zero[4] = {0, 0, 0, 0};
   u32 upper[4], lower[4];
   i32 row = m * TILE_Q + (i32)dq_fragment_row(fragment, slot), column = (i32)dq_fragment_column(fragment, slot);
@@ -116,7 +117,8 @@ FN void load_piece(u32 smem, const float *from, u32 passed) {
 }
 
 // One row block to dq as it should be, its accumulators back to zero. Returns `passed` afterwards.
-FN u32 convert_row_block(const glint_backward_params *p, u32 smem, const tile *t, const gradient_rows *rows, i32 m, float *accum, u32 passed) {
+FN u32 convert_row_block(const glint_backward_params *p, u32 smem, const tile *t, const gradient_rows *rows, i32 m, float *accum,
+                         u32 passed) {
   u32 leader = tid() == FIRST_CONVERTER;
   if (leader)
     for (u32 i = 0; i < PIECES; i++) load_piece(smem, accum + i * (PIECE_BYTES / 4), passed + i);

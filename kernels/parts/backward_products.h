@@ -14,7 +14,7 @@ FN void issue_keys_by_rows(float *st, u32 keys, u32 rows) {
   UNROLL
   for (u32 i = 0; i < HEAD_DIM / 16; i++)
     WGMMA_SS(TILE_Q, st, descriptor_k_major(keys + i / 4 * TILE_K * 128 + i % 4 * 32),
-                     descriptor_k_major(rows + i / 4 * TILE_Q * 128 + i % 4 * 32), i != 0);
+             descriptor_k_major(rows + i / 4 * TILE_Q * 128 + i % 4 * 32), i != 0);
   wgmma_commit();
 }
 
@@ -68,12 +68,11 @@ FN void rows_cleared(void) {
 // the thread's own first column, st[4j + {2, 3}] the second's.
 FN void mask_scores(float *st, const i32 *first, const i32 *last) {
   UNROLL
-  for (i32 j = 0; j < TILE_Q / 8; j++)
-    UNROLL
-    for (i32 i = 0; i < 4; i++) {
-      i32 column = 8 * j + i % 2;
-      if (column < first[i / 2] || column > last[i / 2]) st[4 * j + i] = -INFINITY;
-    }
+  for (i32 j = 0; j < TILE_Q / 8; j++) UNROLL
+  for (i32 i = 0; i < 4; i++) {
+    i32 column = 8 * j + i % 2;
+    if (column < first[i / 2] || column > last[i / 2]) st[4 * j + i] = -INFINITY;
+  }
 }
 
 // One of dK and dV, for the 64 keys of a tile that start at its row `key_row`.
@@ -115,14 +114,16 @@ FN void store_keys_tma(const tile *t, const key_gradient *g, u32 buffer, const f
   for (u32 j = 0; j < HEAD_DIM / 16; j++) {
     u32 chunk = 2 * j + (matrix >> 1);
     const u32 packed[4] = {PACK(x[8 * j] * g->factor, x[8 * j + 1] * g->factor), PACK(x[8 * j + 2] * g->factor, x[8 * j + 3] * g->factor),
-                           PACK(x[8 * j + 4] * g->factor, x[8 * j + 5] * g->factor), PACK(x[8 * j + 6] * g->factor, x[8 * j + 7] * g->factor)};
+                           PACK(x[8 * j + 4] * g->factor, x[8 * j + 5] * g->factor),
+                           PACK(x[8 * j + 6] * g->factor, x[8 * j + 7] * g->factor)};
     stmatrix_x4(buffer + chunk / 8 * TILE_K * 128 + row * 128 + ((chunk % 8 ^ (row & 7)) << 4), packed);
   }
   fence_proxy_async();
   bar_sync(named, 128);
   if (thread == 0) {
     for (u32 c = 0; c < HEAD_DIM / 64; c++)
-      tma_store_4d(g->map, buffer + c * TILE_K * 128 + key_row * 128, (i32)(c * 64), t->head_kv, t->row_k + t->key0 + (i32)key_row, t->batch_k);
+      tma_store_4d(g->map, buffer + c * TILE_K * 128 + key_row * 128, (i32)(c * 64), t->head_kv, t->row_k + t->key0 + (i32)key_row,
+                   t->batch_k);
     tma_store_commit();
   }
 }
@@ -137,8 +138,7 @@ FN void store_keys(const glint_backward_params *p, const tile *t, const key_grad
 }
 
 // This thread's share of a part of dQ into the accumulators, in fragment order.
-FN void add_dq(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m, const float *dq, u32 warpgroup,
-               u32 thread) {
+FN void add_dq(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m, const float *dq, u32 warpgroup, u32 thread) {
   if (p->deterministic) {
     tile t = locate_tile(p, read_tile(smem, slot));
     if (thread == 0) wait_for_turn(p, &t, p->dq_parts + block, m);
@@ -146,7 +146,8 @@ FN void add_dq(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i3
   }
   float *accum = p->dq_accum + (u64)block * (TILE_Q * HEAD_DIM) + DQ_FIRST_FRAGMENT(warpgroup) * 512 + thread * 4;
   UNROLL
-  for (u32 j = 0; j < DQ_OWN_COLUMNS(warpgroup) / 8; j++) red_add_v4_f32(accum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+  for (u32 j = 0; j < DQ_OWN_COLUMNS(warpgroup) / 8; j++)
+    red_add_v4_f32(accum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
 }
 
 // The warp's additions to a chunk of row blocks are made: tells the dQ warps. count: how many chunks before.

@@ -9,57 +9,57 @@
 #include "../isa/sm90.h"
 
 #if DTYPE == DTYPE_BF16
-#define PACK pack_bf16
-#define UNPACK_LO unpack_bf16_lo
-#define UNPACK_HI unpack_bf16_hi
-#define WGMMA_SS wgmma_m64nNk16_bf16_ss
+#define PACK          pack_bf16
+#define UNPACK_LO     unpack_bf16_lo
+#define UNPACK_HI     unpack_bf16_hi
+#define WGMMA_SS      wgmma_m64nNk16_bf16_ss
 #define WGMMA_SS_TATB wgmma_m64nNk16_bf16_ss_tatb
-#define WGMMA_RS_TB wgmma_m64nNk16_bf16_rs_tb
+#define WGMMA_RS_TB   wgmma_m64nNk16_bf16_rs_tb
 #else
-#define PACK pack_f16
-#define UNPACK_LO unpack_f16_lo
-#define UNPACK_HI unpack_f16_hi
-#define WGMMA_SS wgmma_m64nNk16_f16_ss
+#define PACK          pack_f16
+#define UNPACK_LO     unpack_f16_lo
+#define UNPACK_HI     unpack_f16_hi
+#define WGMMA_SS      wgmma_m64nNk16_f16_ss
 #define WGMMA_SS_TATB wgmma_m64nNk16_f16_ss_tatb
-#define WGMMA_RS_TB wgmma_m64nNk16_f16_rs_tb
+#define WGMMA_RS_TB   wgmma_m64nNk16_f16_rs_tb
 #endif
 // A multiplying warpgroup's share of dQ: with 128 rows half of the rows; with 64 half of the columns, in whole boxes of 64 from head_dim 128
 // on (an operand cannot begin inside a box and go on in the next), so 128 and 64 of 192.
 #if TILE_Q == 128
 #define DQ_COLUMNS HEAD_DIM
-#define DQ_N HEAD_DIM
+#define DQ_N       HEAD_DIM
 #elif HEAD_DIM == 64
 #define DQ_COLUMNS 32
-#define DQ_N 32
+#define DQ_N       32
 #elif HEAD_DIM == 128
 #define DQ_COLUMNS 64
-#define DQ_N 64
+#define DQ_N       64
 #else
 #define DQ_COLUMNS 128
-#define DQ_N 128
+#define DQ_N       128
 #endif
-#define DQ_FIRST_COLUMN(warpgroup) (TILE_Q == 128 ? 0 : (warpgroup)*DQ_COLUMNS)
-#define DQ_OWN_COLUMNS(warpgroup) (HEAD_DIM == 192 && (warpgroup) == 1 ? 64 : DQ_COLUMNS)
+#define DQ_FIRST_COLUMN(warpgroup)   (TILE_Q == 128 ? 0 : (warpgroup)*DQ_COLUMNS)
+#define DQ_OWN_COLUMNS(warpgroup)    (HEAD_DIM == 192 && (warpgroup) == 1 ? 64 : DQ_COLUMNS)
 // accumulators before the warpgroup's, in fragments of 512 numbers
 #define DQ_FIRST_FRAGMENT(warpgroup) ((warpgroup) * (DQ_COLUMNS / 8))
 #include "backward_tiles.h"
 
 // ---- shared memory, bytes: every operand as [columns / 64][rows][64] 16-bit numbers under the 128-byte swizzle ----------------------
-#define KV_BYTES (TILE_K * HEAD_DIM * 2)
-#define Q_BYTES (TILE_Q * HEAD_DIM * 2)
-#define DS_BYTES (TILE_K * TILE_Q * 2)
-#define PIECE_BYTES 8192 // of dq's accumulators: four fragments of 128 threads
-#define SMEM_K 0
-#define SMEM_V (SMEM_K + KV_BUFFERS * KV_BYTES)
-#define SMEM_Q (SMEM_V + KV_BUFFERS * KV_BYTES)
-#define SMEM_DO (SMEM_Q + STAGES * Q_BYTES)
-#define SMEM_DS (SMEM_DO + STAGES * Q_BYTES)
-#define SMEM_P (SMEM_DS + DS_BUFFERS * DS_BYTES)
-#define SMEM_PIECES (SMEM_P + P_BYTES)
-#define SMEM_LSE (SMEM_PIECES + PIECES * PIECE_BYTES)
-#define SMEM_DELTA (SMEM_LSE + STAGES * TILE_Q * 4)
+#define KV_BYTES      (TILE_K * HEAD_DIM * 2)
+#define Q_BYTES       (TILE_Q * HEAD_DIM * 2)
+#define DS_BYTES      (TILE_K * TILE_Q * 2)
+#define PIECE_BYTES   8192 // of dq's accumulators: four fragments of 128 threads
+#define SMEM_K        0
+#define SMEM_V        (SMEM_K + KV_BUFFERS * KV_BYTES)
+#define SMEM_Q        (SMEM_V + KV_BUFFERS * KV_BYTES)
+#define SMEM_DO       (SMEM_Q + STAGES * Q_BYTES)
+#define SMEM_DS       (SMEM_DO + STAGES * Q_BYTES)
+#define SMEM_P        (SMEM_DS + DS_BUFFERS * DS_BYTES)
+#define SMEM_PIECES   (SMEM_P + P_BYTES)
+#define SMEM_LSE      (SMEM_PIECES + PIECES * PIECE_BYTES)
+#define SMEM_DELTA    (SMEM_LSE + STAGES * TILE_Q * 4)
 #define SMEM_BARRIERS (SMEM_DELTA + STAGES * TILE_Q * 4)
-#define SMEM_BYTES (SMEM_BARRIERS + 512)
+#define SMEM_BYTES    (SMEM_BARRIERS + 512)
 #if SMEM_BYTES > SHARED
 #error "SHARED is smaller than what the kernel lays out"
 #endif
@@ -91,11 +91,11 @@ FN tile_id read_tile(u32 smem, u32 slot) {
 FN u32 ring_index(u32 n, u32 size) { return n % size; }
 FN u32 ring_parity(u32 n, u32 size) { return (n / size) & 1; }
 
-#define MULTIPLIERS 2 // warpgroups
-#define BAR_BOTH 1    // named barriers: both multiplying warpgroups; each one (2, 3); the converting warps
+#define MULTIPLIERS   2 // warpgroups
+#define BAR_BOTH      1 // named barriers: both multiplying warpgroups; each one (2, 3); the converting warps
 #define BAR_WARPGROUP 2
-#define BAR_DQ 4
-#define BAR_DS_FREE 6 // and 7: the other warpgroup has read the dS buffer that this one writes next
+#define BAR_DQ        4
+#define BAR_DS_FREE   6 // and 7: the other warpgroup has read the dS buffer that this one writes next
 
 FN void barriers_init(u32 smem) {
   for (u32 i = 0; i < KV_BUFFERS; i++) {

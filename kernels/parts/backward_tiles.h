@@ -76,7 +76,8 @@ FN tile locate_tile(const glint_backward_params *p, tile_id id) {
 // How many key blocks add to dq of the row blocks from m to m_end - 1.
 FN i32 key_blocks_of(const glint_backward_params *p, const tile *t, i32 m, i32 m_end) {
   i32 row_first = m * TILE_Q, row_last = smaller(m_end * TILE_Q, t->used_q) - 1;
-  i32 key_first = larger(0, row_first + t->shift - p->window_left), key_last = smaller(t->used_k - 1, row_last + t->shift + p->window_right);
+  i32 key_first = larger(0, row_first + t->shift - p->window_left),
+      key_last = smaller(t->used_k - 1, row_last + t->shift + p->window_right);
   if (row_last < row_first || key_last < key_first) return 0;
   return key_last / TILE_K - key_first / TILE_K + 1;
 }
@@ -108,7 +109,8 @@ FN void visible_rows(const glint_backward_params *p, const tile *t, i32 key, i32
 // Deterministic order: the parts of key blocks with earlier tickets are in. Chunks are single row blocks then.
 FN void wait_for_turn(const glint_backward_params *p, const tile *t, const u32 *parts, i32 m) {
   i32 row_last = smaller((m + 1) * TILE_Q, t->used_q) - 1, own = t->key0 / TILE_K;
-  i32 key_first = larger(0, m * TILE_Q + t->shift - p->window_left), key_last = smaller(t->used_k - 1, row_last + t->shift + p->window_right);
+  i32 key_first = larger(0, m * TILE_Q + t->shift - p->window_left),
+      key_last = smaller(t->used_k - 1, row_last + t->shift + p->window_right);
   u32 before = (u32)(last_keys_first(p) ? key_last / TILE_K - own : own - key_first / TILE_K);
   while (gmem_load_acquire_u32(parts) != before) nanosleep(32);
 }
@@ -121,7 +123,8 @@ typedef struct gradient_rows {
 
 FN gradient_rows rows_of(const glint_backward_params *p, void *out, const glint_stride *stride, i32 batch, i32 row0, i32 head) {
   i64 bytes = p->gradient_float ? 4 : 2;
-  gradient_rows r = {(unsigned char *)out + (batch * stride->batch + row0 * stride->row + head * stride->head) * bytes, stride->row * bytes};
+  gradient_rows r = {(unsigned char *)out + (batch * stride->batch + row0 * stride->row + head * stride->head) * bytes,
+                     stride->row * bytes};
   return r;
 }
 

@@ -24,8 +24,10 @@ FN void transpose_quad(u32 x[4]) {
   UNROLL for (u32 bit = 1; bit <= 2; bit *= 2) UNROLL for (u32 a = 0; a < 4; a++) {
     if (a & bit) continue;
     u32 other = shfl_xor_u32(lane & bit ? x[a] : x[a | bit], bit);
-    if (lane & bit) x[a] = other;
-    else x[a | bit] = other;
+    if (lane & bit)
+      x[a] = other;
+    else
+      x[a | bit] = other;
   }
 }
 

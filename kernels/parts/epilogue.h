@@ -10,7 +10,8 @@
 
 /* o /= sum; the sink, a logit without a value, joins the sum first. Returns nothing but leaves in lse[m][h] the row's log-sum-exp. Rows that
  * saw no key, or that lie beyond the used ones, become 0 whatever their accumulators hold. */
-FN void finish_rows(const glint_forward_params *p, const tile_place *t, i32 row, row_stats *r, float o[M_TILES][V_TILES][4], float lse[M_TILES][2]) {
+FN void finish_rows(const glint_forward_params *p, const tile_place *t, i32 row, row_stats *r, float o[M_TILES][V_TILES][4],
+                    float lse[M_TILES][2]) {
   UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 h = 0; h < 2; h++) {
     float sum = row_sum(r->sum[m][h]), reference = r->reference[m][h], factor = 1.f;
     i32 live = row + 16 * m + 8 * h < t->used_q;
@@ -70,8 +71,10 @@ FN void store_o_elements(const glint_forward_params *p, const tile_place *t, i32
       i32 column = 8 * n + (i32)(tid() % 4) * 2 + i;
       float value = o[m][n][2 * h + i];
       if (column >= p->head_dim_v) continue;
-      if (p->o_float) gmem_store_f32((float *)out + column, value);
-      else gmem_store_2((u16 *)out + column, (u16)pack_16(value, 0.f));
+      if (p->o_float)
+        gmem_store_f32((float *)out + column, value);
+      else
+        gmem_store_2((u16 *)out + column, (u16)pack_16(value, 0.f));
     }
   }
 }

@@ -5,8 +5,8 @@
 // What a consumer carries along
 typedef struct fa3_consumer {
   u32 smem, index;
-  int leader;           // its first thread speaks for it
-  u32 n, n_kv;  // tiles, and blocks of keys, consumed so far
+  int leader;  // its first thread speaks for it
+  u32 n, n_kv; // tiles, and blocks of keys, consumed so far
   fa3_trace trace;
 } fa3_consumer;
 
@@ -18,7 +18,7 @@ typedef struct fa3_limits {
 
 FN fa3_limits row_limits(const glint_forward_params *p, const fa3_tile *t, i32 row0, i32 row) {
   i32 offset = t->seqlen_k - t->seqlen_q;
-  fa3_limits l = { 0, t->seqlen_k, 0, t->seqlen_k, row + offset };
+  fa3_limits l = {0, t->seqlen_k, 0, t->seqlen_k, row + offset};
   if (MASKED) {
     l.end = min_i32(l.end, row0 + 63 + offset + p->window_right + 1);
     l.free_end = min_i32(l.free_end, row0 + offset + p->window_right + 1);
@@ -81,8 +81,8 @@ FN void skip_block(fa3_consumer *c, int last_block) {
 
 // The first block has nothing to overlap with. Where its second half is hidden from all rows, as on the diagonal for the upper half of a
 // tile, only the first half is computed.
-FN void first_block(const glint_forward_params *p, const fa3_tile *t, fa3_consumer *c, u32 q, float *s, u32 *pr, fa3_rows *r, const fa3_limits *l, i32 b,
-                    int last_block) {
+FN void first_block(const glint_forward_params *p, const fa3_tile *t, fa3_consumer *c, u32 q, float *s, u32 *pr, fa3_rows *r,
+                    const fa3_limits *l, i32 b, int last_block) {
   float factor[2];
   await_k(c, c->n_kv);
   turn_wait(c);
@@ -179,8 +179,10 @@ FN void attend_in_turn(const glint_forward_params *p, const fa3_tile *t, fa3_con
 }
 
 FN void store_tile(const glint_forward_params *p, fa3_consumer *c, const float *o, const fa3_tile *t, i32 row) {
-  if (O_STAGED) store_staged(c->smem, c->index, c->n, o);
-  else store_direct(p, o, t, row);
+  if (O_STAGED)
+    store_staged(c->smem, c->index, c->n, o);
+  else
+    store_direct(p, o, t, row);
   stamp(&c->trace, TRACE_STORED);
 }
 
@@ -195,7 +197,8 @@ FN void store_nothing(const glint_forward_params *p, fa3_consumer *c, const fa3_
 FN void consume_tile(const glint_forward_params *p, fa3_consumer *c, const fa3_tile *t) {
   i32 row0 = t->m * TILE_Q + (i32)c->index * 64, row = row0 + (i32)(tid() % 128 / 32 * 16 + tid() % 32 / 4);
   fa3_limits l = row_limits(p, t, row0, row);
-  i32 b = t->block_end - 1, own = l.end > l.begin && row0 < t->seqlen_q ? (l.end - 1) / TILE_K : -1; // the last block with work for this one
+  i32 b = t->block_end - 1,
+      own = l.end > l.begin && row0 < t->seqlen_q ? (l.end - 1) / TILE_K : -1; // the last block with work for this one
   stamp(&c->trace, TRACE_TILE);
   if (b >= t->block_begin) mbarrier_wait(q_full(c->smem), t->q_parity);
   NO_UNROLL
@@ -218,7 +221,7 @@ FN void consume_tile(const glint_forward_params *p, fa3_consumer *c, const fa3_t
 }
 
 FN void consume(const glint_forward_params *p, u32 smem, u32 index) {
-  fa3_consumer c = { smem, index, tid() % 128 == 0, 0, 0, trace_open(p, index) };
+  fa3_consumer c = {smem, index, tid() % 128 == 0, 0, 0, trace_open(p, index)};
   if (index == CONSUMERS - 1) turn_pass(&c); // the first turn is the first consumer's
   for (;; c.n++) {
     fa3_tile t = tile_await(p, smem, c.n, 1);

@@ -36,7 +36,7 @@ FN void stage_o(u32 stage, const float *o) {
   u32 first = stage + row * ROW_BYTES + ((matrix >> 1 ^ (row & 7)) << 4);
   UNROLL
   for (u32 j = 0; j < BOXES_V * 4; j++) {
-    u32 packed[4] = { 0, 0, 0, 0 }; // 0: columns beyond HEAD_DIM_V, which TMA reads but does not write
+    u32 packed[4] = {0, 0, 0, 0}; // 0: columns beyond HEAD_DIM_V, which TMA reads but does not write
     UNROLL
     for (u32 i = 0; i < 4; i++)
       if (j * 16 < HEAD_DIM_V) packed[i] = pack_16(o[8 * j + 2 * i], o[8 * j + 2 * i + 1]);
@@ -57,8 +57,10 @@ FN void store_staged(u32 smem, u32 consumer, u32 n, const float *o) {
 FN void exchange(u32 *a, u32 *b, u32 mask) {
   int upper = (tid() & mask) != 0;
   u32 got = shfl_xor_u32(upper ? *a : *b, mask);
-  if (upper) *a = got;
-  else *b = got;
+  if (upper)
+    *a = got;
+  else
+    *b = got;
 }
 
 // Straight from registers: a quad holds 4 bytes of each 16 of a row; it transposes four chunks, so that each thread has one whole.

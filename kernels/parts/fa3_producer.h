@@ -39,7 +39,7 @@ FN void produce_tiles(const glint_forward_params *p, u32 smem) {
     if (ticket == p->num_tiles - 1) atomic_exch_u32((u32 *)p->tile_counter, 0);
     i = ticket + (i32)grid_size_x();
   }
-  fa3_tile end = { 0, 0, 0, 0, -1, 0, 0, 0, 0, 0 };
+  fa3_tile end = {0, 0, 0, 0, -1, 0, 0, 0, 0, 0};
   tile_announce(smem, tiles, &end);
 }
 

@@ -23,7 +23,8 @@ FN void issue_qk(float *s, u32 q, u32 k) {
   u64 a = k_major(q), b = k_major(k);
   wgmma_fence();
   UNROLL
-  for (u32 i = 0; i < HEAD_DIM / 16; i++) WGMMA_QK(TILE_K, s, advance(a, k_major_step(i, 64)), advance(b, k_major_step(i, TILE_K)), i ? 1 : 0);
+  for (u32 i = 0; i < HEAD_DIM / 16; i++)
+    WGMMA_QK(TILE_K, s, advance(a, k_major_step(i, 64)), advance(b, k_major_step(i, TILE_K)), i ? 1 : 0);
   wgmma_commit();
 }
 
@@ -41,7 +42,8 @@ FN void issue_qk_half(float *s, u32 q, u32 k) {
   u64 a = k_major(q), b = k_major(k);
   wgmma_fence();
   UNROLL
-  for (u32 i = 0; i < HEAD_DIM / 16; i++) WGMMA_QK(HALF_K, s, advance(a, k_major_step(i, 64)), advance(b, k_major_step(i, TILE_K)), i ? 1 : 0);
+  for (u32 i = 0; i < HEAD_DIM / 16; i++)
+    WGMMA_QK(HALF_K, s, advance(a, k_major_step(i, 64)), advance(b, k_major_step(i, TILE_K)), i ? 1 : 0);
   wgmma_commit();
 }
 

@@ -10,7 +10,7 @@
 #define GLINT_PARTS_FA3_SOFTMAX_H
 
 #define LAZY_LOG2 8.f
-#define LN2 0.69314718f
+#define LN2       0.69314718f
 
 typedef struct fa3_rows {
   float shift[2]; // in log2 units; 0 before the first visible score
@@ -64,7 +64,7 @@ FN void rows_move(fa3_rows *r, float *m, float *factor, float scale_log2) {
 
 // Scores become exponentials; sums are updated. Returns 1 when O must be multiplied by factor[].
 FN int softmax(float *s, fa3_rows *r, float *factor, float scale_log2, int columns) {
-  float m[2] = { s[0], s[2] };
+  float m[2] = {s[0], s[2]};
   UNROLL
   for (int j = 0; j < columns / 8; j++) {
     m[0] = max_f32(m[0], max_f32(s[4 * j], s[4 * j + 1]));

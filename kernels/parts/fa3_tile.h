@@ -3,11 +3,11 @@
 #define GLINT_PARTS_FA3_TILE_H
 
 typedef struct fa3_tile {
-  i32 m, head, batch;             // row block, query head (packed groups: key/value head), sequence
-  i32 block_begin, block_end;     // blocks of TILE_K keys that some row of the tile sees; end < 0: no more tiles
-  i32 seqlen_q, seqlen_k;         // of the sequence
-  i32 row_q, row_k;               // where it starts in the tensors' row axis (0 when not packed)
-  u32 q_parity;                   // phase of q_full in which its Q lands
+  i32 m, head, batch;         // row block, query head (packed groups: key/value head), sequence
+  i32 block_begin, block_end; // blocks of TILE_K keys that some row of the tile sees; end < 0: no more tiles
+  i32 seqlen_q, seqlen_k;     // of the sequence
+  i32 row_q, row_k;           // where it starts in the tensors' row axis (0 when not packed)
+  u32 q_parity;               // phase of q_full in which its Q lands
 } fa3_tile;
 
 FN i32 min_i32(i32 a, i32 b) { return a < b ? a : b; }

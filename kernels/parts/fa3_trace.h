@@ -12,20 +12,20 @@ typedef struct fa3_trace {
 
 #if TRACE
 FN fa3_trace trace_open(const glint_forward_params *p, u32 role) {
-  fa3_trace t = { p->trace + (u64)role * GLINT_TRACE_STAMPS * 2, GLINT_TRACE_STAMPS };
+  fa3_trace t = {p->trace + (u64)role * GLINT_TRACE_STAMPS * 2, GLINT_TRACE_STAMPS};
   if (block_id_x() != 0 || tid() % 128) t.left = 0;
   return t;
 }
 FN void stamp(fa3_trace *t, u32 event) {
   if (!t->left) return;
-  u32 pair[2] = { event, clock_cycles() };
+  u32 pair[2] = {event, clock_cycles()};
   gmem_store_8(t->next, pair);
   t->next += 2;
   t->left--;
 }
 #else
 FN fa3_trace trace_open(const glint_forward_params *p, u32 role) {
-  fa3_trace t = { 0, 0 };
+  fa3_trace t = {0, 0};
   (void)p;
   (void)role;
   return t;

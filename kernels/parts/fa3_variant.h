@@ -50,22 +50,22 @@
 #define SINKS  ((FEATURES & FEATURE_SINKS) != 0)
 
 // Tiles lie in shared memory as [columns / 64][rows][64] 16-bit values with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8)
-#define BOXES_QK ((HEAD_DIM + 63) / 64)
-#define BOXES_V ((HEAD_DIM_V + 63) / 64)
-#define ROW_BYTES 128
+#define BOXES_QK          ((HEAD_DIM + 63) / 64)
+#define BOXES_V           ((HEAD_DIM_V + 63) / 64)
+#define ROW_BYTES         128
 #define WARPGROUP_Q_BYTES (64 * ROW_BYTES * BOXES_QK)
-#define Q_BYTES (CONSUMERS * WARPGROUP_Q_BYTES)
-#define K_BYTES (TILE_K * ROW_BYTES * BOXES_QK)
-#define V_BYTES (TILE_K * ROW_BYTES * BOXES_V)
+#define Q_BYTES           (CONSUMERS * WARPGROUP_Q_BYTES)
+#define K_BYTES           (TILE_K * ROW_BYTES * BOXES_QK)
+#define V_BYTES           (TILE_K * ROW_BYTES * BOXES_V)
 #define WARPGROUP_O_BYTES (64 * ROW_BYTES * BOXES_V)
 
-#define SMEM_Q 0
-#define SMEM_K (SMEM_Q + Q_BYTES)
-#define SMEM_V (SMEM_K + STAGES * K_BYTES)
-#define SMEM_O (SMEM_V + STAGES * V_BYTES)
-#define SMEM_BARRIERS (SMEM_O + (O_STAGED ? CONSUMERS * WARPGROUP_O_BYTES : 0))
-#define SMEM_TILES (SMEM_BARRIERS + 256)
-#define SMEM_BYTES (SMEM_TILES + 2 * TILE_SLOT_BYTES)
+#define SMEM_Q          0
+#define SMEM_K          (SMEM_Q + Q_BYTES)
+#define SMEM_V          (SMEM_K + STAGES * K_BYTES)
+#define SMEM_O          (SMEM_V + STAGES * V_BYTES)
+#define SMEM_BARRIERS   (SMEM_O + (O_STAGED ? CONSUMERS * WARPGROUP_O_BYTES : 0))
+#define SMEM_TILES      (SMEM_BARRIERS + 256)
+#define SMEM_BYTES      (SMEM_TILES + 2 * TILE_SLOT_BYTES)
 #define TILE_SLOT_BYTES 64
 #if SMEM_BYTES != SHARED
 #error "SHARED is not what the variant needs"

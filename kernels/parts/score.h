@@ -28,8 +28,10 @@ FN void transform_scores(const glint_forward_params *p, const tile_place *t, flo
   UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 j = 0; j < N_TILES; j++) UNROLL for (i32 i = 0; i < 4; i++) {
     i32 r = row + 16 * m + i / 2 * 8, k = key + 8 * j + i % 2;
     float x = s[m][j][i];
-    if ((FEATURES & FEATURE_SOFTCAP) && p->softcap_in != 0.f) x = tanh_exact(x * p->softcap_in) * p->softcap_log2;
-    else x *= p->scale_log2;
+    if ((FEATURES & FEATURE_SOFTCAP) && p->softcap_in != 0.f)
+      x = tanh_exact(x * p->softcap_in) * p->softcap_log2;
+    else
+      x *= p->scale_log2;
     if ((FEATURES & FEATURE_BIAS) && p->bias && r < t->used_q && k < t->len_k)
       x = fma_f32(bias_at(p, bias + r * p->bias_row_stride + k * p->bias_key_stride), LOG2E, x);
     if (FEATURES & FEATURE_ALIBI) {

@@ -11,7 +11,7 @@
 
 #define REFERENCE_SLACK 8.f
 /* Reference of a row that has seen no key. Not -inf, so that -inf - reference stays -inf; a score below it (times scale) is none. */
-#define REFERENCE_NONE (-3.0e38f)
+#define REFERENCE_NONE  (-3.0e38f)
 
 typedef struct row_stats {
   float reference[M_TILES][2]; /* in log2 units: score * scale */

@@ -15,9 +15,9 @@
 /* Of a byte offset in a box whose base is a multiple of 1024. An involution: it is its own inverse. */
 #define SWIZZLE(byte) ((byte) ^ (((byte) >> 3) & 0x70))
 
-#define BOX_COLUMNS         64
-#define BOXES(columns)      (((columns) + BOX_COLUMNS - 1) / BOX_COLUMNS)
-#define TILE_BYTES(rows, n) ((rows) * (n)*2)
+#define BOX_COLUMNS             64
+#define BOXES(columns)          (((columns) + BOX_COLUMNS - 1) / BOX_COLUMNS)
+#define TILE_BYTES(rows, n)     ((rows) * (n)*2)
 /* Bytes from one row of a box to the next before the swizzle: 128, or 64 in a last box of 32 columns. */
 #define BOX_PITCH(columns, box) ((box)*BOX_COLUMNS + BOX_COLUMNS <= (columns) ? 128 : 64)
 
@@ -27,7 +27,7 @@
 
 /* The same for a chunk of box `box`, from the offset in the box of some row (multiples of 16 rows further on add whole kilobytes, which the
  * swizzle leaves alone): BOX_LANE(pitch, row, chunk) + BOX_STEP(rows, columns, box, more_rows). */
-#define BOX_LANE(pitch, row, chunk)            SWIZZLE((row) * (pitch) + (chunk)*16)
+#define BOX_LANE(pitch, row, chunk)             SWIZZLE((row) * (pitch) + (chunk)*16)
 #define BOX_STEP(rows, columns, box, more_rows) ((box) * (rows)*128 + (more_rows)*BOX_PITCH(columns, box))
 
 /* Addresses of an ldmatrix.x4 that fetches 16 rows x 16 columns, as two offsets: FRAGMENT_LANE depends on the lane alone, FRAGMENT_STEP on

@@ -60,7 +60,8 @@ FN copy_mode find_copy_mode(const glint_forward_params *p) {
 
 /* Issues the copy of rows x columns (constants) from row first_row of the source on. valid_rows may be anything (all rows are valid where it is the constant `rows` itself),
  * valid_columns <= columns. */
-FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
+FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns,
+                  copy_mode mode) {
   const i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
   const i32 lane_64 = BOX_LANE(128, row, chunk), lane_32 = BOX_LANE(64, row, chunk);
   const copy_source c = recall_source(source);
@@ -73,8 +74,11 @@ FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i
         i32 column = box * BOX_COLUMNS + chunk * 8;
         u32 at = dst + (u32)((BOX_PITCH(columns, box) == 128 ? lane_64 : lane_32) + BOX_STEP(rows, columns, box, pass * COPY_ROWS));
         if ((box + 1) * BOX_COLUMNS > columns && column >= columns) continue;
-        if (mode) cp_async_16_zfill(at, src + box * 128, (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
-        else copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
+        if (mode)
+          cp_async_16_zfill(at, src + box * 128,
+                            (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
+        else
+          copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
       }
     }
     src += COPY_ROWS * c.row_bytes;
@@ -83,7 +87,9 @@ FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i
 
 /* This thread's copies so far arrive at the barrier: when they have landed or, when they were ordinary stores, now. */
 FN void signal_copied(u32 barrier, copy_mode mode) {
-  if (mode) cp_async_mbarrier_arrive(barrier);
-  else mbarrier_arrive(barrier);
+  if (mode)
+    cp_async_mbarrier_arrive(barrier);
+  else
+    mbarrier_arrive(barrier);
 }
 #endif

@@ -70,8 +70,8 @@ FN void scores(float s[M_TILES][N_TILES][4], const u32 kept[][M_TILES][4], u32 q
 
 /* Exponentials of keys 16c to 16c + 15 as the A operand of the product with V: the accumulators' layout, packed in order, is that of A. */
 FN void pack_probabilities(u32 a[M_TILES][4], const float s[M_TILES][N_TILES][4], i32 c) {
-  UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 i = 0; i < 4; i++)
-    a[m][i] = pack_16(s[m][2 * c + i / 2][i % 2 * 2], s[m][2 * c + i / 2][i % 2 * 2 + 1]);
+  UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 i = 0; i < 4; i++) a[m][i] =
+      pack_16(s[m][2 * c + i / 2][i % 2 * 2], s[m][2 * c + i / 2][i % 2 * 2 + 1]);
 }
 
 /* o += P V for keys 16c to 16c + 15 of the block. */

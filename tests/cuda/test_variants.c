@@ -67,7 +67,8 @@ static void random_problems(run *r, int problems) {
                                    .dtypes = 1u << r->variant->dtype,
                                    .head_dims = dims,
                                    .head_dims_count = 4,
-                                   .max_work = r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
+                                   .max_work =
+                                       r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
   for (uint64_t n = 0; n < (uint64_t)problems; n++) {
     testkit_report report;
     r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
