@@ -122,7 +122,8 @@ static void reset_reports(const glint_sim_interface *simulator) {
 
 static glint_tensor tensor(testkit_case *c, const arguments *a, int64_t rows, int64_t heads, int64_t columns, double magnitude) {
   const int64_t shape[4] = {a->batch, rows, heads, columns};
-  return testkit_tensor(c, a->dtype, 4, shape, magnitude, &(uint64_t){a->seed + (uint64_t)(rows * heads + columns)});
+  uint64_t random = a->seed + (uint64_t)(rows * heads + columns);
+  return testkit_tensor(c, a->dtype, 4, shape, magnitude, &random);
 }
 
 static void make_problem(const arguments *a, testkit_case *c) {

@@ -237,11 +237,11 @@ static void fill_params(const glint_work *w, const backward_cut *c, unsigned cha
   p->accumulate = w->accumulate;
   p->deterministic = (w->flags & GLINT_DETERMINISTIC) != 0;
 
-  p->lse2 = (float *)workspace;
-  p->delta = (float *)(workspace + (c->lse_bytes + 255) / 256 * 256);
+  p->lse2 = (void *)workspace;
+  p->delta = (void *)(workspace + (c->lse_bytes + 255) / 256 * 256);
   unsigned char *cleared = workspace + 2 * ((c->lse_bytes + 255) / 256 * 256);
-  p->dq_accum = (float *)cleared;
-  p->dq_parts = (uint32_t *)(cleared + c->accum_bytes);
+  p->dq_accum = (void *)cleared;
+  p->dq_parts = (void *)(cleared + c->accum_bytes);
   p->dq_left = p->dq_parts + (size_t)c->dq_slots * (size_t)c->chunks;
   p->queue = p->dq_left + c->dq_slots;
   p->tile_counter = p->queue + c->queue_words;
