@@ -10,6 +10,8 @@
 enum { FEW_ROWS = 16 };
 /* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. */
 enum { ITEMS_WANTED = 32, SPLIT_KEYS_MIN = 256 };
+/* Multiplications of one thread that take about as long as waking it. */
+#define THREAD_WORK 2.5e5
 
 static int64_t ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -33,6 +35,14 @@ const glint_cpu_kernels *glint_cpu_kernels_for(const glint_cpu_settings *setting
 static int can_use_rows(const glint_cpu_plan *plan, const glint_work *w) {
   int unit = plan->kernels->rows->column_unit;
   return w->q.dtype <= GLINT_FLOAT16 && w->head_dim % unit == 0 && w->head_dim_v % unit == 0 && !w->bias.data && !w->drop_threshold;
+}
+
+/* Threads worth waking: no more than items, and each with at least a few microseconds of work. */
+static int threads_for(const glint_work *w, int threads, int64_t items) {
+  double work = (double)w->batch * (double)w->heads_q * (double)w->seqlen_q * (double)w->seqlen_k * (double)(w->head_dim + w->head_dim_v);
+  double worth = work / THREAD_WORK;
+  int64_t most = worth < (double)threads ? 1 + (int64_t)worth : threads;
+  return (int)larger(1, smaller(most, items));
 }
 
 /* Rows an item: as many panels as leave Q and O in half of the second-level cache, fewer when that would leave threads idle. How many
@@ -131,6 +141,7 @@ glint_cpu_plan glint_cpu_plan_forward(const glint_cpu_settings *settings, const 
     partial_rows += share.partial_rows;
   }
   plan.combine_rows = partial_rows;
+  plan.threads = threads_for(w, settings->threads, larger(plan.items, w->seqlen_new ? w->batch : 0));
   plan.items_at = at;
   take(NULL, &at, (w->batch + 1) * (int64_t)sizeof(int64_t));
   plan.partials_at = at;
@@ -229,6 +240,7 @@ glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settin
   int64_t wanted = ceil_div(ITEMS_WANTED / 2, larger(1, units));
   plan.splits = plan.one_thread ? 1 : larger(1, smaller(groups / 2, wanted));
   plan.items = units * plan.splits;
+  shape->threads = threads_for(w, shape->threads, plan.items);
   for (int64_t b = 0; b < w->batch; b++) {
     int64_t rows = sum_rows_of(&plan, glint_sequence_of(w, b).len_k);
     total += rows * w->heads_kv * plan.splits;
