@@ -38,8 +38,8 @@ static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, floa
   glint_cpu_ask_ahead(from_d_o, w->d_o.stride[1] * (int64_t)element, n * (int64_t)element, i, s->used_q);
   b->run.plan->kernels->to_float(o, from_o, w->o.dtype, n, 1.0f);
   b->run.plan->kernels->to_float(d_o, from_d_o, w->d_o.dtype, n, 1.0f);
-  double delta = 0, lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
-  for (int64_t c = 0; c < n; c++) delta += (double)o[c] * (double)d_o[c];
+  double delta = (double)b->run.plan->kernels->backward->dot(o, d_o, n);
+  double lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
   if (w->d_lse.data) delta -= (double)((const float *)w->d_lse.data)[offset_of_lse(&w->d_lse, s, head, i)];
   b->arena->delta[row] = (float)delta;
   /* a row that sees nothing: its scores are all -inf, and must not meet another -inf */

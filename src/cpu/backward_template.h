@@ -68,4 +68,10 @@ static TARGET void FN(cap_slope)(const float *s, int keys, float factor, float *
   }
 }
 
-static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), FN(cap_slope)};
+static TARGET float FN(dot)(const float *a, const float *b, int64_t n) {
+  float sum = 0;
+  for (int64_t c = 0; c < n; c++) sum = V(fma_one)(a[c], b[c], sum);
+  return sum;
+}
+
+static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), FN(dot), FN(cap_slope)};

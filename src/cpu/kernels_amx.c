@@ -287,7 +287,13 @@ static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int key
   }
 }
 
-static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), NULL};
+static TARGET float FN(dot)(const float *a, const float *b, int64_t n) {
+  float sum = 0;
+  for (int64_t c = 0; c < n; c++) sum = V(fma_one)(a[c], b[c], sum);
+  return sum;
+}
+
+static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), FN(dot), NULL};
 
 const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .name = "amx_bf16",

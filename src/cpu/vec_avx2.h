@@ -19,6 +19,7 @@ GLINT_VEC_AVX2 __m256 sub_avx2(__m256 a, __m256 b) { return _mm256_sub_ps(a, b);
 GLINT_VEC_AVX2 __m256 mul_avx2(__m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
 GLINT_VEC_AVX2 __m256 div_avx2(__m256 a, __m256 b) { return _mm256_div_ps(a, b); }
 GLINT_VEC_AVX2 __m256 fma_avx2(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+GLINT_VEC_AVX2 float fma_one_avx2(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 GLINT_VEC_AVX2 __m256 max_avx2(__m256 a, __m256 b) { return _mm256_max_ps(a, b); }
 GLINT_VEC_AVX2 __m256 abs_avx2(__m256 a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 GLINT_VEC_AVX2 __m256 copysign_avx2(__m256 a, __m256 sign) { return _mm256_or_ps(abs_avx2(a), _mm256_and_ps(sign, _mm256_set1_ps(-0.0f))); }

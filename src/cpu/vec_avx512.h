@@ -27,6 +27,7 @@ GLINT_VEC_AVX512 __m512 mul_avx512(__m512 a, __m512 b) { return _mm512_mul_ps(a,
 GLINT_VEC_AVX512 __m512 div_avx512(__m512 a, __m512 b) { return _mm512_div_ps(a, b); }
 GLINT_VEC_AVX512 __m512 fma_avx512(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
 GLINT_VEC_AVX512 __m512 fms_avx512(__m512 a, __m512 b, __m512 c) { return _mm512_fmsub_ps(a, b, c); }
+GLINT_VEC_AVX512 float fma_one_avx512(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 GLINT_VEC_AVX512 __m512 max_avx512(__m512 a, __m512 b) { return _mm512_max_ps(a, b); }
 GLINT_VEC_AVX512 __m512 abs_avx512(__m512 a) { return _mm512_abs_ps(a); }
 GLINT_VEC_AVX512 __m512 copysign_avx512(__m512 a, __m512 sign) {

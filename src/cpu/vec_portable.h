@@ -1,7 +1,7 @@
 /* Vectors of 4 floats in C with the compiler's vector type: any machine that gcc or clang compile for.
  *
  * Every vec_ISA.h has the same operations, named OPERATION_ISA, on a type vec_ISA of VL_ISA floats, for functions marked TARGET_ISA:
- *   load store set1 broadcast add sub mul div fma(a,b,c)=a*b+c max(a,b)=a>b?a:b (b when either is NaN) abs copysign
+ *   load store set1 broadcast add sub mul div fma(a,b,c)=a*b+c (fma_one: of one lane) max(a,b)=a>b?a:b (b when either is NaN) abs copysign
  *   select_greater(a,b,x,y)=a>b?x:y  select_equal(a,b,x,y)=a==b?x:y  keep_between(s,j,low,high)=low<=j<high?s:-inf
  *   all_equal  sum_each(r): lane i is the sum of the lanes of r[i], for r[0..VL-1]
  *   fraction(x)=x-floor(x) and scale_pow2(p,x)=p*2^floor(x) for p in [1,2]: together 2^x (exp2.h). They take -inf and x < 128; NaN stays
@@ -47,6 +47,7 @@ GLINT_VEC_PORTABLE vec_portable select_greater_portable(vec_portable a, vec_port
 GLINT_VEC_PORTABLE vec_portable select_equal_portable(vec_portable a, vec_portable b, vec_portable x, vec_portable y) {
   return blend_portable((vec_int_portable)(a == b), x, y);
 }
+GLINT_VEC_PORTABLE float fma_one_portable(float a, float b, float c) { return a * b + c; }
 GLINT_VEC_PORTABLE vec_portable max_portable(vec_portable a, vec_portable b) { return select_greater_portable(a, b, a, b); }
 GLINT_VEC_PORTABLE vec_portable abs_portable(vec_portable a) { return (vec_portable)((vec_int_portable)a & 0x7FFFFFFF); }
 GLINT_VEC_PORTABLE vec_portable copysign_portable(vec_portable a, vec_portable sign) {
