@@ -8,7 +8,7 @@
 # PARTs, in this order when none is named: info check test bench sanitize
 #   info      what the driver and the library see
 #   check     random problems against the oracle (CASES, default 2000)
-#   test      the GPU tests: streams, graphs, devices, threads, known faults
+#   test      the GPU tests: streams, graphs, devices, threads, sizes; then the faults that users met elsewhere, on the cuda engine
 #   bench     glint and PyTorch taking turns on the papers' grid; the Ampere kernels, then the plan's choice
 #   sanitize  compute-sanitizer's four tools on small problems
 # Results go to $OUT (default build-gpu/results): one log a part and bench CSVs. Each program runs under a time limit, so nothing can hang the
@@ -32,8 +32,8 @@ build_pack() {
   rm -rf "$pack"
   mkdir -p "$pack/bin" "$pack/lib"
   local program
-  for program in "$tree/glint" "$tree/gpu_bench" "$tree/tests/test_gpu"; do
-    if [ -x "$program" ]; then
+  for program in "$tree/glint" "$tree/gpu_bench" "$tree/tests/test_gpu" "$tree"/tests/test_engines_*; do
+    if [ -f "$program" ] && [ -x "$program" ]; then
       cp "$program" "$pack/bin/"
       strip "$pack/bin/$(basename "$program")"
     fi
@@ -61,7 +61,12 @@ run_part() {
   case $1 in
   info) part info 60 sh -c 'nvidia-smi; glint info --engine cuda' ;;
   check) part check 400 glint check --engine cuda --cases "$cases" ;;
-  test) part test 300 test_gpu ;;
+  test)
+    part test 300 test_gpu
+    for name in rows lengths sizes serving backward random; do
+      part "test-$name" 200 env GLINT_TEST_ENGINE=cuda "test_engines_$name"
+    done
+    ;;
   bench)
     part bench-ampere 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --kernel glint_forward_fa2
     part bench-best 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 360 -- gpu_bench
