@@ -38,6 +38,22 @@ FN void store_lse(const glint_forward_params *p, const tile_place *t, i32 row, c
   }
 }
 
+/* The warp's rows of boxes first to last - 1 from shared memory to o, `lanes` lanes a row. */
+FN void store_boxes(const glint_forward_params *p, const tile_place *t, u32 smem, i32 warp_row, i32 lanes, i32 first, i32 last) {
+  const i32 at_once = 32 / lanes, row = warp_row + (i32)(tid() % 32) / lanes, chunk = (i32)tid() % lanes;
+  char *out = (char *)row_address(p->o, &p->o_stride, t->batch, t->head, t->first_q + t->row + row, 2) + chunk * 16;
+  UNROLL for (i32 pass = 0; pass < 16 * M_TILES / at_once; pass++) {
+    UNROLL for (i32 box = first; box < last; box++) {
+      if (t->row + row + pass * at_once < t->len_q && box * BOX_COLUMNS + 8 * chunk < p->head_dim_v) {
+        u32 words[4];
+        smem_load_16(words, smem + (u32)TILE_OFFSET(TILE_Q, HEAD_DIM_V, row + pass * at_once, box * 8 + chunk));
+        gmem_store_16(out + box * 128, words);
+      }
+    }
+    out += at_once * p->o_stride.row * 2;
+  }
+}
+
 /* o in the type of the inputs: through the warp's own rows of the Q tile (no longer needed), so that it leaves in 16-byte chunks, eight lanes
  * a row. Only this warp touches them: no barrier of the block. */
 FN void store_o_16(const glint_forward_params *p, const tile_place *t, u32 smem, i32 warp_row, const float o[M_TILES][V_TILES][4]) {
@@ -48,18 +64,9 @@ FN void store_o_16(const glint_forward_params *p, const tile_place *t, u32 smem,
     smem_store_4(smem + at, pack_16(o[m][n][2 * h], o[m][n][2 * h + 1]));
   }
   warp_sync();
-  i32 row = warp_row + (i32)lane / 8, chunk = (i32)lane % 8;
-  char *out = (char *)row_address(p->o, &p->o_stride, t->batch, t->head, t->first_q + t->row + row, 2) + chunk * 16;
-  UNROLL for (i32 pass = 0; pass < 4 * M_TILES; pass++) {
-    UNROLL for (i32 box = 0; box < BOXES(HEAD_DIM_V); box++) {
-      if (t->row + row + 4 * pass < t->len_q && box * BOX_COLUMNS + 8 * chunk < p->head_dim_v) {
-        u32 words[4];
-        smem_load_16(words, smem + (u32)TILE_OFFSET(TILE_Q, HEAD_DIM_V, row + 4 * pass, box * 8 + chunk));
-        gmem_store_16(out + box * 128, words);
-      }
-    }
-    out += 4 * p->o_stride.row * 2;
-  }
+  const i32 whole_boxes = HEAD_DIM_V / BOX_COLUMNS;
+  store_boxes(p, t, smem, warp_row, 8, 0, whole_boxes);
+  if (HEAD_DIM_V % BOX_COLUMNS) store_boxes(p, t, smem, warp_row, 4, whole_boxes, whole_boxes + 1);
 }
 
 /* o element by element: float32 output, or rows without alignment. */

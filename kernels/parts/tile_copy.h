@@ -7,8 +7,6 @@
 #include "parts/sequence.h"
 #include "parts/swizzle.h"
 
-#define COPY_ROWS (THREADS / 8) /* rows of a box that all threads copy at once */
-
 /* Where rows come from: the address of a row called 0 and the distance from row to row. With PARK they lie in shared memory (16 bytes, one
  * copy a warp): three such pairs would be twelve registers. */
 typedef struct copy_source {
@@ -58,38 +56,39 @@ FN copy_mode find_copy_mode(const glint_forward_params *p) {
   return any % 16 == 0;
 }
 
-/* Issues the copy of rows x columns (constants) from row first_row of the source on. valid_rows may be anything (all rows are valid where it is the constant `rows` itself),
- * valid_columns <= columns. */
-FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns,
-                  copy_mode mode) {
-  const i32 row = (i32)tid() / 8, chunk = (i32)tid() % 8;
-  const i32 lane_64 = BOX_LANE(128, row, chunk), lane_32 = BOX_LANE(64, row, chunk);
-  const copy_source c = recall_source(source);
-  const char *src = c.row0 + (first_row + row) * c.row_bytes + tid() % 8 * 16;
+/* Boxes first to last - 1 of a tile, all of one width: `lanes` threads a row, each 16 bytes. All but dst, c and the valid_ are constants. */
+FN void copy_boxes(u32 dst, const copy_source *c, i32 first_row, i32 rows, i32 columns, i32 lanes, i32 first, i32 last, i32 valid_rows,
+                   i32 valid_columns, copy_mode mode) {
+  const i32 row = (i32)tid() / lanes, chunk = (i32)tid() % lanes, at_once = THREADS / lanes;
+  const u32 lane = (u32)BOX_LANE(16 * lanes, row, chunk);
+  const char *src = c->row0 + (first_row + row) * c->row_bytes + tid() % (u32)lanes * 16;
   const int whole = valid_rows == rows; /* known to the compiler where the caller says so */
-  UNROLL for (i32 pass = 0; pass < (rows + COPY_ROWS - 1) / COPY_ROWS; pass++) {
-    i32 r = row + pass * COPY_ROWS;
-    if (rows % COPY_ROWS == 0 || r < rows) {
-      UNROLL for (i32 box = 0; box < BOXES(columns); box++) {
-        i32 column = box * BOX_COLUMNS + chunk * 8;
-        u32 at = dst + (u32)((BOX_PITCH(columns, box) == 128 ? lane_64 : lane_32) + BOX_STEP(rows, columns, box, pass * COPY_ROWS));
-        if ((box + 1) * BOX_COLUMNS > columns && column >= columns) continue;
-        if (mode)
-          cp_async_16_zfill(at, src + box * 128,
-                            (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
-        else
-          copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
+  UNROLL for (i32 pass = 0; pass < (rows + at_once - 1) / at_once; pass++) {
+    const i32 r = row + pass * at_once;
+    if (rows % at_once == 0 || r < rows) {
+      UNROLL for (i32 box = first; box < last; box++) {
+        const i32 column = box * BOX_COLUMNS + chunk * 8;
+        const u32 at = dst + lane + (u32)BOX_STEP(rows, columns, box, pass * at_once);
+        if (mode) cp_async_16_zfill(at, src + box * 128, (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
+        else copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
       }
     }
-    src += COPY_ROWS * c.row_bytes;
+    src += at_once * c->row_bytes;
   }
+}
+
+/* Issues the copy of rows x columns (constants) from row first_row of the source on. valid_rows may be anything (all rows are valid where it
+ * is the constant `rows` itself), valid_columns <= columns. */
+FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
+  const copy_source c = recall_source(source);
+  const i32 whole_boxes = columns / BOX_COLUMNS;
+  copy_boxes(dst, &c, first_row, rows, columns, 8, 0, whole_boxes, valid_rows, valid_columns, mode);
+  if (columns % BOX_COLUMNS) copy_boxes(dst, &c, first_row, rows, columns, 4, whole_boxes, whole_boxes + 1, valid_rows, valid_columns, mode);
 }
 
 /* This thread's copies so far arrive at the barrier: when they have landed or, when they were ordinary stores, now. */
 FN void signal_copied(u32 barrier, copy_mode mode) {
-  if (mode)
-    cp_async_mbarrier_arrive(barrier);
-  else
-    mbarrier_arrive(barrier);
+  if (mode) cp_async_mbarrier_arrive(barrier);
+  else mbarrier_arrive(barrier);
 }
 #endif
