@@ -42,7 +42,28 @@ static glint_status prepare_fa3(const glint_driver *driver, const glint_variant 
   return status;
 }
 
+/* forward_fa1.c: a block a head; between two blocks of keys o, max and sum of every row wait in the workspace. */
+static int64_t heads_fa1(const glint_variant *v, const glint_work *w) {
+  (void)v;
+  return w->batch * w->heads_q;
+}
+
+static size_t workspace_fa1(const glint_variant *v, const glint_work *w) {
+  (void)v;
+  return (size_t)(w->batch * w->heads_q * w->seqlen_q * (w->head_dim_v + 2)) * sizeof(float);
+}
+
+static glint_status prepare_fa1(const glint_driver *driver, const glint_variant *v, const glint_work *w, void *workspace,
+                                glint_forward_params *p, glint_error *error) {
+  (void)driver, (void)v, (void)error;
+  p->q_tiles = 1;
+  p->o_partial = (float *)workspace;
+  p->lse_partial = p->o_partial + w->batch * w->heads_q * w->seqlen_q * w->head_dim_v;
+  return GLINT_OK;
+}
+
 static const glint_family families[] = {{"forward_fa2.c", glint_query_tiles, NULL, NULL},
+                                        {"forward_fa1.c", heads_fa1, workspace_fa1, prepare_fa1},
                                         {"forward_fa3.c", glint_query_tiles, NULL, prepare_fa3}};
 
 const glint_family *glint_family_of(const glint_variant *variant) {
