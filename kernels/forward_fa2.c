@@ -18,6 +18,7 @@
 #define M_TILES (TILE_Q / 16 / WARPS)
 #define N_TILES (TILE_K / 8)
 #define V_TILES (HEAD_DIM_V / 8)
+#define SCORE_FEATURES (FEATURES & (FEATURE_SOFTCAP | FEATURE_BIAS | FEATURE_ALIBI)) /* scores are more than scaled products */
 
 #include "parts/dropout.h"
 #include "parts/epilogue.h"
@@ -141,7 +142,7 @@ FN void mask_block(const glint_forward_params *p, const tile_place *place, u32 p
 /* o += P V, 16 keys at a time: the exponentials of the next 16 run beside the product of these. */
 FN void softmax_values(const glint_forward_params *p, const tile_place *place, u32 parked, float s[M_TILES][N_TILES][4], row_stats *r,
                        float o[M_TILES][V_TILES][4], u32 v, lane_offsets v_lane, i32 key) {
-  const float scale = SCORE_FEATURES ? 1.f : p->scale_log2;
+  const float scale = p->scale_log2;
   const int dropout = (FEATURES & FEATURE_DROPOUT) && p->drop_threshold;
   if (dropout) {
     UNROLL for (i32 c = 0; c < TILE_K / 16; c++) exponentials(r, s, c, scale);
@@ -247,14 +248,12 @@ FN void forward(const glint_forward_params *p) {
       }
       if (seen) {
         mask_block(p, &t, parked, &w, s, (w.last - n) * TILE_K);
-        raise_references(&r, (const float(*)[N_TILES][4])s, o, SCORE_FEATURES ? 1.f : p->scale_log2);
+        raise_references(&r, (const float(*)[N_TILES][4])s, o, p->scale_log2);
         if (LOOSE) mbarrier_wait(v_full(smem, slot), ring_parity(n));
         softmax_values(p, &t, parked, s, &r, o, smem + SMEM_V + slot * V_BYTES, lane_a, (w.last - n) * TILE_K);
       }
       if (LOOSE) release(v_empty(smem, slot));
     }
-    cp_async_commit();
-    cp_async_wait(0);
   }
 
   t = recall(&t, parked);

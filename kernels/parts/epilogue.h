@@ -5,9 +5,6 @@
 #include "parts/softmax.h"
 #include "parts/warp_mma.h"
 
-#define LN2   0.69314718f
-#define LOG2E 1.44269504f
-
 /* o /= sum; the sink, a logit without a value, joins the sum first. Returns nothing but leaves in lse[m][h] the row's log-sum-exp. Rows that
  * saw no key, or that lie beyond the used ones, become 0 whatever their accumulators hold. */
 FN void finish_rows(const glint_forward_params *p, const tile_place *t, i32 row, row_stats *r, float o[M_TILES][V_TILES][4],
@@ -18,12 +15,12 @@ FN void finish_rows(const glint_forward_params *p, const tile_place *t, i32 row,
     int seen = live && sum != 0.f;
     if (!seen) reference = -INFINITY, sum = 0.f;
     if ((FEATURES & FEATURE_SINKS) && p->sinks && live) {
-      float sink = gmem_load_f32_nc(p->sinks + t->head) * LOG2E, top = max_f32(reference, sink);
-      factor = exp2_approx(reference - top);
-      sum = sum * factor + exp2_approx(sink - top);
+      float sink = gmem_load_f32_nc(p->sinks + t->head) * (LOG2E / REFERENCE_LOG2), top = max_f32(reference, sink);
+      factor = exp2_approx((reference - top) * REFERENCE_LOG2);
+      sum = sum * factor + exp2_approx((sink - top) * REFERENCE_LOG2);
       reference = top;
     }
-    lse[m][h] = sum == 0.f ? -INFINITY : (reference + log2_approx(sum)) * LN2;
+    lse[m][h] = sum == 0.f ? -INFINITY : (REFERENCE_LOG2 * LN2) * reference + LN2 * log2_approx(sum);
     factor = factor / sum;
     if ((FEATURES & FEATURE_DROPOUT) && p->drop_threshold) factor *= p->keep_scale;
     UNROLL for (i32 n = 0; n < V_TILES; n++) UNROLL for (i32 i = 2 * h; i < 2 * h + 2; i++) o[m][n][i] = seen ? o[m][n][i] * factor : 0.f;
@@ -55,10 +52,9 @@ FN void store_boxes(const glint_forward_params *p, const tile_place *t, u32 smem
 }
 
 /* o in the type of the inputs: through the warp's own rows of the Q tile (no longer needed), so that it leaves in 16-byte chunks, eight lanes
- * a row. Only this warp touches them: no barrier of the block. */
+ * a row. Only this warp touches them, and ldmatrix is one instruction of all its lanes: no barrier before the stores. */
 FN void store_o_16(const glint_forward_params *p, const tile_place *t, u32 smem, i32 warp_row, const float o[M_TILES][V_TILES][4]) {
   u32 lane = tid() % 32;
-  warp_sync();
   UNROLL for (u32 m = 0; m < M_TILES; m++) UNROLL for (u32 h = 0; h < 2; h++) UNROLL for (u32 n = 0; n < V_TILES; n++) {
     u32 at = TILE_OFFSET(TILE_Q, HEAD_DIM_V, (u32)warp_row + 16 * m + 8 * h + lane / 4, n) + lane % 4 * 4;
     smem_store_4(smem + at, pack_16(o[m][n][2 * h], o[m][n][2 * h + 1]));
