@@ -21,12 +21,12 @@
 #define N_TILES (TILE_K / 8)
 #define V_TILES (HEAD_DIM_V / 8)
 
-#include "parts/softmax.h"
+#include "parts/epilogue.h"
 #include "parts/mask.h"
+#include "parts/sequence.h"
+#include "parts/softmax.h"
 #include "parts/tile_copy.h"
 #include "parts/warp_mma.h"
-#include "parts/sequence.h"
-#include "parts/epilogue.h"
 
 #define SMEM_K (HEAD_DIM > HEAD_DIM_V ? TILE_BYTES(TILE_Q, HEAD_DIM) : TILE_BYTES(TILE_Q, HEAD_DIM_V))
 #define SMEM_V (SMEM_K + TILE_BYTES(TILE_K, HEAD_DIM))
@@ -151,7 +151,8 @@ FN void forward(const glint_forward_params *p) {
     NO_UNROLL for (t.row = 0; t.row < t.len_q; t.row += TILE_Q) {
       const i32 last_row = t.row + TILE_Q < t.used_q ? t.row + TILE_Q - 1 : t.used_q - 1;
       const i32 from = first_key(p, &t, t.row), to = t.row < t.used_q ? last_key(p, &t, last_row) : -1;
-      const i32 first = to < from ? 0 : from / TILE_K, last = to < from ? 0 : to / TILE_K; /* a block of rows without keys: one empty step */
+      const i32 first = to < from ? 0 : from / TILE_K,
+                last = to < from ? 0 : to / TILE_K; /* a block of rows without keys: one empty step */
       if (j < first || j > last) continue;
       cta_sync(); /* and with the Q before */
       copy_tile(smem, &q_from, t.row, TILE_Q, HEAD_DIM, t.used_q - t.row, p->head_dim, 1);
@@ -168,8 +169,10 @@ FN void forward(const glint_forward_params *p) {
       scores(s, NULL, smem, smem + SMEM_K, lane_q, lane_b);
       mask_scores(p, &t, s, key);
       step(&r, s, o, p->scale_log2, smem + SMEM_V, lane_a);
-      if (j < last) store_state(p, &t, &r, (const float(*)[V_TILES][4])o);
-      else finish(p, &t, smem, &r, o);
+      if (j < last)
+        store_state(p, &t, &r, (const float(*)[V_TILES][4])o);
+      else
+        finish(p, &t, smem, &r, o);
     }
   }
 }

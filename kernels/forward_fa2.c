@@ -14,10 +14,10 @@
  * Q_KEPT: steps of 16 columns of Q held in registers instead of being read again for each block of keys. */
 #include "params.h"
 
-#define WARPS   (THREADS / 32)
-#define M_TILES (TILE_Q / 16 / WARPS)
-#define N_TILES (TILE_K / 8)
-#define V_TILES (HEAD_DIM_V / 8)
+#define WARPS          (THREADS / 32)
+#define M_TILES        (TILE_Q / 16 / WARPS)
+#define N_TILES        (TILE_K / 8)
+#define V_TILES        (HEAD_DIM_V / 8)
 #define SCORE_FEATURES (FEATURES & (FEATURE_SOFTCAP | FEATURE_BIAS | FEATURE_ALIBI)) /* scores are more than scaled products */
 
 #include "parts/dropout.h"

@@ -20,14 +20,15 @@ FN float bias_at(const glint_forward_params *p, i64 offset) {
 /* From products to scores in natural units. row, key: of the lane's first element; rows and keys that do not exist are not looked up. */
 FN void transform_scores(const glint_forward_params *p, const tile_place *t, float s[M_TILES][N_TILES][4], i32 row, i32 key) {
   float slope = 0.f;
-  if ((FEATURES & FEATURE_ALIBI) && p->alibi_slopes)
-    slope = gmem_load_f32_nc(p->alibi_slopes + t->batch * p->alibi_batch_stride + t->head);
+  if ((FEATURES & FEATURE_ALIBI) && p->alibi_slopes) slope = gmem_load_f32_nc(p->alibi_slopes + t->batch * p->alibi_batch_stride + t->head);
   i64 bias = t->batch * p->bias_batch_stride + t->head * p->bias_head_stride;
   UNROLL for (i32 m = 0; m < M_TILES; m++) UNROLL for (i32 j = 0; j < N_TILES; j++) UNROLL for (i32 i = 0; i < 4; i++) {
     i32 r = row + 16 * m + i / 2 * 8, k = key + 8 * j + i % 2;
     float x = s[m][j][i];
-    if ((FEATURES & FEATURE_SOFTCAP) && p->softcap_in != 0.f) x = tanh_exact(x * p->softcap_in) * (p->softcap_log2 * LN2);
-    else x *= p->scale;
+    if ((FEATURES & FEATURE_SOFTCAP) && p->softcap_in != 0.f)
+      x = tanh_exact(x * p->softcap_in) * (p->softcap_log2 * LN2);
+    else
+      x *= p->scale;
     if ((FEATURES & FEATURE_BIAS) && p->bias && r < t->used_q && k < t->len_k)
       x += bias_at(p, bias + r * p->bias_row_stride + k * p->bias_key_stride);
     if (FEATURES & FEATURE_ALIBI) {

@@ -69,8 +69,11 @@ FN void copy_boxes(u32 dst, const copy_source *c, i32 first_row, i32 rows, i32 c
       UNROLL for (i32 box = first; box < last; box++) {
         const i32 column = box * BOX_COLUMNS + chunk * 8;
         const u32 at = dst + lane + (u32)BOX_STEP(rows, columns, box, pass * at_once);
-        if (mode) cp_async_16_zfill(at, src + box * 128, (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
-        else copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
+        if (mode)
+          cp_async_16_zfill(at, src + box * 128,
+                            (whole || r < valid_rows) && ((FEATURES & FEATURE_UNPADDED) || column < valid_columns) ? 16 : 0);
+        else
+          copy_elements(at, src + box * 128, whole || r < valid_rows ? valid_columns - column : 0);
       }
     }
     src += at_once * c->row_bytes;
@@ -79,16 +82,20 @@ FN void copy_boxes(u32 dst, const copy_source *c, i32 first_row, i32 rows, i32 c
 
 /* Issues the copy of rows x columns (constants) from row first_row of the source on. valid_rows may be anything (all rows are valid where it
  * is the constant `rows` itself), valid_columns <= columns. */
-FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns, copy_mode mode) {
+FN void copy_tile(u32 dst, const copy_source *source, i32 first_row, i32 rows, i32 columns, i32 valid_rows, i32 valid_columns,
+                  copy_mode mode) {
   const copy_source c = recall_source(source);
   const i32 whole_boxes = columns / BOX_COLUMNS;
   copy_boxes(dst, &c, first_row, rows, columns, 8, 0, whole_boxes, valid_rows, valid_columns, mode);
-  if (columns % BOX_COLUMNS) copy_boxes(dst, &c, first_row, rows, columns, 4, whole_boxes, whole_boxes + 1, valid_rows, valid_columns, mode);
+  if (columns % BOX_COLUMNS)
+    copy_boxes(dst, &c, first_row, rows, columns, 4, whole_boxes, whole_boxes + 1, valid_rows, valid_columns, mode);
 }
 
 /* This thread's copies so far arrive at the barrier: when they have landed or, when they were ordinary stores, now. */
 FN void signal_copied(u32 barrier, copy_mode mode) {
-  if (mode) cp_async_mbarrier_arrive(barrier);
-  else mbarrier_arrive(barrier);
+  if (mode)
+    cp_async_mbarrier_arrive(barrier);
+  else
+    mbarrier_arrive(barrier);
 }
 #endif
