@@ -27,7 +27,7 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_forward_params) {
   cta_sync();
   if (warpgroup == CONSUMERS) {
     setmaxnreg_dec(PRODUCER_REGISTERS);
-    if (tid() % 32 == 0) produce(&p, smem, tid() % 128 / 32);
+    produce(&p, smem, tid() % 128 / 32);
   } else {
     setmaxnreg_inc(CONSUMER_REGISTERS);
     consume(&p, smem, warpgroup);

@@ -7,6 +7,8 @@ typedef struct fa3_consumer {
   u32 smem, index;
   int leader;  // its first thread speaks for it
   u32 n, n_kv; // tiles, and blocks of keys, consumed so far
+  float scale; // of the scores that the softmax gets, to log2 units
+  float slope; // ALiBi's, in log2 units
   fa3_trace trace;
 } fa3_consumer;
 
@@ -26,6 +28,15 @@ FN fa3_limits row_limits(const glint_forward_params *p, const fa3_tile *t, i32 r
     l.free_begin = max_i32(0, row0 + 63 + offset - p->window_left);
   }
   return l;
+}
+
+// Softcap and ALiBi, where the variant and the problem have them; then scores are in log2 units.
+FN void bias_block(const glint_forward_params *p, const fa3_consumer *c, float *s, const fa3_limits *l, i32 first_key, int columns) {
+  if (!BIASED || !(p->softcap_in > 0.f || p->alibi_slopes)) return;
+  i32 distance[2];
+  distance[0] = l->position - first_key - (i32)(tid() % 4 * 2);
+  distance[1] = distance[0] + 8;
+  bias_scores(s, p->scale_log2, p->softcap_in, p->softcap_log2, c->slope, distance, columns);
 }
 
 FN void mask_block(const glint_forward_params *p, const fa3_tile *t, float *s, const fa3_limits *l, i32 first_key, int columns) {
@@ -91,8 +102,9 @@ FN void first_block(const glint_forward_params *p, const fa3_tile *t, fa3_consum
     turn_pass(c);
     wgmma_wait(0);
     stamp(&c->trace, TRACE_QK_DONE);
+    bias_block(p, c, s, l, b * TILE_K, HALF_K);
     mask_block(p, t, s, l, b * TILE_K, HALF_K);
-    softmax(s, r, factor, p->scale_log2, HALF_K);
+    softmax(s, r, factor, c->scale, HALF_K);
     pack_p(pr, s, HALF_K);
     UNROLL
     for (int i = HALF_K / 4; i < TILE_K / 4; i++) pr[i] = 0;
@@ -101,8 +113,9 @@ FN void first_block(const glint_forward_params *p, const fa3_tile *t, fa3_consum
     turn_pass(c);
     wgmma_wait(0);
     stamp(&c->trace, TRACE_QK_DONE);
+    bias_block(p, c, s, l, b * TILE_K, TILE_K);
     mask_block(p, t, s, l, b * TILE_K, TILE_K);
-    softmax(s, r, factor, p->scale_log2, TILE_K);
+    softmax(s, r, factor, c->scale, TILE_K);
     pack_p(pr, s, TILE_K);
   }
   if (last_block) release_q(c);
@@ -133,8 +146,9 @@ FN void attend_overlapped(const glint_forward_params *p, const fa3_tile *t, fa3_
     stamp(&c->trace, TRACE_QK_DONE);
     if (b == t->block_begin) release_q(c);
     release_k(c, c->n_kv + 1);
+    bias_block(p, c, s, l, b * TILE_K, TILE_K);
     if (MASKED) mask_block(p, t, s, l, b * TILE_K, TILE_K);
-    int move = softmax(s, r, factor, p->scale_log2, TILE_K);
+    int move = softmax(s, r, factor, c->scale, TILE_K);
     if (PIN_SOFTMAX) compute_before(r->sum[0] + r->sum[1]);
     stamp(&c->trace, TRACE_SOFTMAX);
     wgmma_wait(0);
@@ -167,8 +181,9 @@ FN void attend_in_turn(const glint_forward_params *p, const fa3_tile *t, fa3_con
     turn_pass(c);
     if (b == t->block_begin) release_q(c);
     release_k(c, c->n_kv);
+    bias_block(p, c, s, l, b * TILE_K, TILE_K);
     mask_block(p, t, s, l, b * TILE_K, TILE_K);
-    int move = softmax(s, r, factor, p->scale_log2, TILE_K);
+    int move = softmax(s, r, factor, c->scale, TILE_K);
     pack_p(pr, s, TILE_K);
     if (move && accumulate) scale_rows(o, factor);
     await_v(c, c->n_kv);
@@ -178,25 +193,31 @@ FN void attend_in_turn(const glint_forward_params *p, const fa3_tile *t, fa3_con
   }
 }
 
-FN void store_tile(const glint_forward_params *p, fa3_consumer *c, const float *o, const fa3_tile *t, i32 row) {
-  if (O_STAGED)
-    store_staged(c->smem, c->index, c->n, o);
-  else
-    store_direct(p, o, t, row);
-  stamp(&c->trace, TRACE_STORED);
+// Rows that exist but are not used become 0, whatever their Q held.
+FN void clear_unused(float *o, const fa3_tile *t, i32 row) {
+  UNROLL
+  for (int i = 0; i < HEAD_DIM_V / 2; i++)
+    if (row + 8 * (i / 2 % 2) >= t->seqlen_q) o[i] = 0.f;
 }
 
+// For a warpgroup whose rows see no key. No product keeps its warps together: the barrier keeps them within a tile of each other, since the
+// phases of a stage's mbarrier look alike to a warp that is two of them ahead.
 FN void store_nothing(const glint_forward_params *p, fa3_consumer *c, const fa3_tile *t, i32 row) {
   float o[HEAD_DIM_V / 2];
+  fa3_rows r;
   UNROLL
   for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] = 0.f;
-  store_empty_lse(p, c->index, t);
-  store_tile(p, c, o, t, row);
+  rows_reset(&r);
+  bar_sync(BARRIER_CONSUMER + c->index, 128);
+  finish_rows(p, &r, t, row);
+  store_o(p, c->smem, c->index, c->n, o, t);
+  stamp(&c->trace, TRACE_STORED);
 }
 
 FN void consume_tile(const glint_forward_params *p, fa3_consumer *c, const fa3_tile *t) {
   i32 row0 = t->m * TILE_Q + (i32)c->index * 64, row = row0 + (i32)(tid() % 128 / 32 * 16 + tid() % 32 / 4);
   fa3_limits l = row_limits(p, t, row0, row);
+  if (BIASED) c->slope = p->alibi_slopes ? gmem_load_f32_nc(p->alibi_slopes + t->batch * p->alibi_batch_stride + t->head) * LOG2E : 0.f;
   i32 b = t->block_end - 1,
       own = l.end > l.begin && row0 < t->seqlen_q ? (l.end - 1) / TILE_K : -1; // the last block with work for this one
   stamp(&c->trace, TRACE_TILE);
@@ -217,11 +238,14 @@ FN void consume_tile(const glint_forward_params *p, fa3_consumer *c, const fa3_t
 #endif
   finish_rows(p, &r, t, row);
   scale_rows(o, r.sum);
-  store_tile(p, c, o, t, row);
+  if (PACKED) clear_unused(o, t, row);
+  store_o(p, c->smem, c->index, c->n, o, t);
+  stamp(&c->trace, TRACE_STORED);
 }
 
 FN void consume(const glint_forward_params *p, u32 smem, u32 index) {
-  fa3_consumer c = {smem, index, tid() % 128 == 0, 0, 0, trace_open(p, index)};
+  fa3_consumer c = {smem, index, tid() % 128 == 0, 0, 0, p->scale_log2, 0.f, trace_open(p, index)};
+  if (BIASED && (p->softcap_in > 0.f || p->alibi_slopes)) c.scale = 1.f;
   if (index == CONSUMERS - 1) turn_pass(&c); // the first turn is the first consumer's
   for (;; c.n++) {
     fa3_tile t = tile_await(p, smem, c.n, 1);

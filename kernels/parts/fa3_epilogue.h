@@ -2,31 +2,36 @@
 #ifndef GLINT_PARTS_FA3_EPILOGUE_H
 #define GLINT_PARTS_FA3_EPILOGUE_H
 
+// Takes the sink, a logit without a value, into a row's sum; returns the factor for o, and the row's lse in log2 units.
+FN float finish_row(const glint_forward_params *p, float shift, float sum, int empty, i32 head, float *lse) {
+  if (SINKS && p->sinks) {
+    float sink = gmem_load_f32_nc(p->sinks + head) * LOG2E, top = empty ? sink : max_f32(shift, sink);
+    float kept = empty ? 0.f : exp2_approx(shift - top), total = sum * kept + (sink == top ? 1.f : exp2_approx(sink - top));
+    *lse = top + log2_approx(total);
+    return empty ? 0.f : kept * rcp_approx(total);
+  }
+  *lse = empty ? -INFINITY : shift + log2_approx(sum);
+  return empty ? 0.f : rcp_approx(sum);
+}
+
 // Sums of whole rows; on return sum[] holds the factor for o.
 FN void finish_rows(const glint_forward_params *p, fa3_rows *r, const fa3_tile *t, i32 row) {
   UNROLL
   for (int i = 0; i < 2; i++) {
-    float sum = r->sum[i];
+    float sum = r->sum[i], lse;
     sum += shfl_xor_f32(sum, 1);
     sum += shfl_xor_f32(sum, 2);
     int empty = r->limit[i] == -INFINITY && sum == 0.f; // a NaN sum is not empty
-    r->sum[i] = empty ? 0.f : rcp_approx(sum);
     i32 this_row = row + 8 * i;
-    if (p->lse && tid() % 4 == 0 && this_row < t->seqlen_q)
-      gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + t->head * p->lse_head_stride + t->row_q + this_row,
-                     empty ? -INFINITY : (r->shift[i] + log2_approx(sum)) * LN2);
+    r->sum[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse);
+    if (PACKED && this_row >= t->seqlen_q) lse = -INFINITY;
+    if (p->lse && tid() % 4 == 0 && this_row < t->rows)
+      gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + t->head * p->lse_head_stride + t->row_q + this_row, lse * LN2);
   }
 }
 
 FN u16 *o_row(const glint_forward_params *p, const fa3_tile *t, i32 row) {
   return (u16 *)p->o + t->batch * p->o_stride.batch + (t->row_q + row) * p->o_stride.row + t->head * p->o_stride.head;
-}
-
-// Rows that see no key: lse = -inf
-FN void store_empty_lse(const glint_forward_params *p, u32 consumer, const fa3_tile *t) {
-  i32 row = t->m * TILE_Q + (i32)consumer * 64 + (i32)(tid() % 128);
-  if (p->lse && tid() % 128 < 64 && row < t->seqlen_q)
-    gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + t->head * p->lse_head_stride + t->row_q + row, -INFINITY);
 }
 
 // o into the warpgroup's stage, 64 rows x BOXES_V boxes. Conflict-free: 8 rows take 8 different chunks. Chunk 2j + m of row r lies at
@@ -44,42 +49,36 @@ FN void stage_o(u32 stage, const float *o) {
   }
 }
 
-// n counts tiles: the producer's storing thread empties the stage after each. Warps need not wait for each other.
-FN void store_staged(u32 smem, u32 consumer, u32 n, const float *o) {
-  mbarrier_wait(o_empty(smem, consumer), (n & 1) ^ 1);
-  stage_o(o_tile(smem, consumer), o);
-  fence_proxy_async();
-  warp_sync();
-  if (tid() % 32 == 0) mbarrier_arrive(o_full(smem, consumer));
-}
-
-// The thread with bit set keeps its second word and gives the first, the other the reverse: a 2 x 2 transposition between two threads
-FN void exchange(u32 *a, u32 *b, u32 mask) {
-  int upper = (tid() & mask) != 0;
-  u32 got = shfl_xor_u32(upper ? *a : *b, mask);
-  if (upper)
-    *a = got;
-  else
-    *b = got;
-}
-
-// Straight from registers: a quad holds 4 bytes of each 16 of a row; it transposes four chunks, so that each thread has one whole.
-FN void store_direct(const glint_forward_params *p, const float *o, const fa3_tile *t, i32 row) {
-  i32 column = (i32)(tid() % 4) * 8;
-  UNROLL
-  for (int i = 0; i < 2; i++) {
-    u16 *to = o_row(p, t, row + 8 * i) + column;
+// The stage to the tensor, by the warp that filled these 16 rows: a row's 128 bytes by eight lanes. For packed lengths, where a box of TMA
+// would reach into the next sequence.
+FN void copy_stage(const glint_forward_params *p, u32 stage, const fa3_tile *t, i32 row0) {
+  u32 lane = tid() % 32, warp_row = tid() % 128 / 32 * 16, chunk = lane % 8;
+  NO_UNROLL
+  for (u32 box = 0; box < BOXES_V; box++) {
     UNROLL
-    for (int j = 0; j < HEAD_DIM_V / 32; j++) {
-      u32 w[4];
-      UNROLL
-      for (int k = 0; k < 4; k++) w[k] = pack_16(o[16 * j + 4 * k + 2 * i], o[16 * j + 4 * k + 2 * i + 1]);
-      exchange(&w[0], &w[1], 1);
-      exchange(&w[2], &w[3], 1);
-      exchange(&w[0], &w[2], 2);
-      exchange(&w[1], &w[3], 2);
-      if (row + 8 * i < t->seqlen_q && 32 * j + column < p->head_dim_v) gmem_store_16(to + 32 * j, w);
+    for (u32 i = 0; i < 4; i++) {
+      u32 row = warp_row + 4 * i + lane / 8, w[4];
+      smem_load_16(w, stage + box * 64 * ROW_BYTES + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
+      i32 column = (i32)(box * 64 + chunk * 8), to = row0 + (i32)row;
+      if (to < t->rows && column < p->head_dim_v) gmem_store_16(o_row(p, t, to) + column, w);
     }
+  }
+}
+
+// n counts tiles. Warps need not wait for each other: each hands on its own rows.
+FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, u32 n, const float *o, const fa3_tile *t) {
+  u32 stage = o_stage(smem, consumer);
+  if (!PACKED || O_SHARED) mbarrier_wait(o_empty(smem, consumer), (o_use(n, consumer) & 1) ^ 1);
+  stage_o(stage, o);
+  if (PACKED) {
+    warp_sync();
+    copy_stage(p, stage, t, t->m * TILE_Q + (i32)consumer * 64);
+    warp_sync();
+    if (O_SHARED && tid() % 32 == 0) mbarrier_arrive(o_empty(smem, consumer));
+  } else {
+    fence_proxy_async();
+    warp_sync();
+    if (tid() % 32 == 0) mbarrier_arrive(o_full(smem, consumer));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #define LAZY_LOG2 8.f
 #define LN2       0.69314718f
+#define LOG2E     1.44269504f
 
 typedef struct fa3_rows {
   float shift[2]; // in log2 units; 0 before the first visible score
@@ -41,6 +42,22 @@ FN void mask_scores(float *s, const i32 *first, const i32 *last, int columns) {
     UNROLL
     for (int e = 0; e < columns / 4; e++)
       if (!(visible & 1u << e)) s[e / 2 * 4 + 2 * i + e % 2] = -INFINITY;
+  }
+}
+
+// scale * q k^T with softcap and ALiBi, in log2 units. distance[]: of the thread's rows from its first column's key.
+FN void bias_scores(float *s, float scale_log2, float softcap_in, float softcap_log2, float slope_log2, const i32 *distance, int columns) {
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    float d = (float)distance[i];
+    UNROLL
+    for (int e = 0; e < columns / 4; e++) {
+      float *x = &s[e / 2 * 4 + 2 * i + e % 2];
+      // tanh x = 1 - 2 / (exp(2x) + 1): as exact as the softmax; tanh.approx is not
+      *x = softcap_in > 0.f ? softcap_log2 - 2.f * softcap_log2 * rcp_approx(exp2_approx(*x * softcap_in * (2.f * LOG2E)) + 1.f)
+                            : *x * scale_log2;
+      *x -= slope_log2 * fabsf(d - (float)(e / 2 * 8 + e % 2));
+    }
   }
 }
 

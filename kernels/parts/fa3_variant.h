@@ -4,8 +4,8 @@
 //   TILE_K        keys of a tile, a multiple of 16
 //   STAGES        buffers for K, and as many for V
 //   MIN_BLOCKS    blocks that share a multiprocessor
-//   O_STAGED      1: O leaves through a buffer of its own in shared memory and TMA, while the next tile is computed. 0: registers exchange
-//                 within quads and store 16 bytes each, for variants that have no room for the buffer, and for packed lengths
+//   O_SHARED      O leaves through a stage in shared memory, while the next tile is computed. 0: each consumer has one of its own. 1: they
+//                 share one, where there is no room for more; they come to it one after the other anyway
 //   PINGPONG      1: consumers take turns in issuing products, so that one multiplies while another exponentiates
 //   OVERLAP       1 (default): the next Q K^T runs during this tile's softmax
 //   PIN_SOFTMAX   1: the softmax may not sink below the wait for P V (see compute_before); default 0
@@ -63,7 +63,7 @@
 #define SMEM_K          (SMEM_Q + Q_BYTES)
 #define SMEM_V          (SMEM_K + STAGES * K_BYTES)
 #define SMEM_O          (SMEM_V + STAGES * V_BYTES)
-#define SMEM_BARRIERS   (SMEM_O + (O_STAGED ? CONSUMERS * WARPGROUP_O_BYTES : 0))
+#define SMEM_BARRIERS   (SMEM_O + (O_SHARED ? 1 : CONSUMERS) * WARPGROUP_O_BYTES)
 #define SMEM_TILES      (SMEM_BARRIERS + 256)
 #define SMEM_BYTES      (SMEM_TILES + 2 * TILE_SLOT_BYTES)
 #define TILE_SLOT_BYTES 64
@@ -76,15 +76,17 @@ FN u32 q_full(u32 smem) { return smem + SMEM_BARRIERS; }
 FN u32 q_empty(u32 smem) { return smem + SMEM_BARRIERS + 8; }
 FN u32 tile_full(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 16 + 8 * slot; }
 FN u32 tile_empty(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 32 + 8 * slot; }
-FN u32 o_full(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 192 + 8 * consumer; }
-FN u32 o_empty(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 224 + 8 * consumer; }
+// of a stage
+FN u32 o_full(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 192 + 8 * (O_SHARED ? 0 : consumer); }
+FN u32 o_empty(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 224 + 8 * (O_SHARED ? 0 : consumer); }
+FN u32 v_landed(u32 smem) { return smem + SMEM_BARRIERS + 184; } // a last block of V whose tail must be cleared
 FN u32 k_full(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * stage; }
 FN u32 k_empty(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * (STAGES + stage); }
 FN u32 v_full(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * (2 * STAGES + stage); }
 FN u32 v_empty(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * (3 * STAGES + stage); }
 FN u32 tile_slot(u32 smem, u32 slot) { return smem + SMEM_TILES + TILE_SLOT_BYTES * slot; }
 
-FN u32 o_tile(u32 smem, u32 consumer) { return smem + SMEM_O + consumer * WARPGROUP_O_BYTES; }
+FN u32 o_stage(u32 smem, u32 consumer) { return smem + SMEM_O + (O_SHARED ? 0 : consumer) * WARPGROUP_O_BYTES; }
 FN u32 q_tile(u32 smem, u32 consumer) { return smem + SMEM_Q + consumer * WARPGROUP_Q_BYTES; }
 FN u32 k_tile(u32 smem, u32 stage) { return smem + SMEM_K + stage * K_BYTES; }
 FN u32 v_tile(u32 smem, u32 stage) { return smem + SMEM_V + stage * V_BYTES; }
@@ -92,6 +94,9 @@ FN u32 v_tile(u32 smem, u32 stage) { return smem + SMEM_V + stage * V_BYTES; }
 // Position in a ring of buffers: which one, and which parity of its barrier to wait for
 FN u32 ring_index(u32 n, u32 size) { return n % size; }
 FN u32 ring_parity(u32 n, u32 size) { return (n / size) & 1; }
+
+// How often a stage has been filled before consumer's n-th tile
+FN u32 o_use(u32 n, u32 consumer) { return O_SHARED ? n * CONSUMERS + consumer : n; }
 
 // Named barriers (0 is cta_sync): a turn for each consumer, and one for its warps among themselves
 enum { BARRIER_TURN = 1, BARRIER_CONSUMER = 5 };
@@ -108,13 +113,14 @@ FN void barriers_init(u32 smem) {
     mbarrier_init(v_full(smem, i), 1);
     mbarrier_init(v_empty(smem, i), CONSUMERS);
   }
-  for (u32 i = 0; i < CONSUMERS; i++) {
+  if (PACKED) mbarrier_init(v_landed(smem), 1);
+  for (u32 i = 0; i < (O_SHARED ? 1 : CONSUMERS); i++) {
     mbarrier_init(o_full(smem, i), 4);
-    mbarrier_init(o_empty(smem, i), 1);
+    mbarrier_init(o_empty(smem, i), PACKED ? 4 : 1); // warps that have copied it, or the thread that stores by TMA
   }
   for (u32 i = 0; i < 2; i++) {
     mbarrier_init(tile_full(smem, i), 1);
-    mbarrier_init(tile_empty(smem, i), CONSUMERS * 4 + 2 + O_STAGED); // warps of consumers, threads for V, Q and O
+    mbarrier_init(tile_empty(smem, i), CONSUMERS * 4 + (PACKED ? 2 : 3)); // warps of consumers; who loads V and Q and stores O
   }
   fence_mbarrier_init();
 }
