@@ -15,6 +15,9 @@ typedef struct row_range {
   int64_t first, end, all_first, all_end;
 } row_range;
 
+/* A float lse beyond this is too coarse to hold the logarithm of the sum beside the maximum (a bias of the most negative float). */
+#define COARSE_LSE 65536.0f
+
 static int64_t limit(int64_t n, int64_t low, int64_t high) { return n < low ? low : n > high ? high : n; }
 
 static int64_t offset_of_lse(const glint_view *view, const glint_sequence *s, int64_t head, int64_t i) {
@@ -41,9 +44,11 @@ static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, floa
   double delta = (double)b->run.plan->kernels->backward->dot(o, d_o, n);
   double lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
   if (w->d_lse.data) delta -= (double)((const float *)w->d_lse.data)[offset_of_lse(&w->d_lse, s, head, i)];
-  b->arena->delta[row] = (float)delta;
+  b->arena->delta[row] = (float)delta, b->arena->rest[row] = 0;
   /* a row that sees nothing: its scores are all -inf, and must not meet another -inf */
   b->arena->minus_lse[row] = lse == -(double)INFINITY ? 0 : -(float)lse;
+  if (w->sinks.data && fabs(lse) > (double)COARSE_LSE)
+    b->arena->rest[row] = expf((float)((double)((const float *)w->sinks.data)[head * w->sinks.stride[0]] - lse));
   if (!b->sinks) return;
   double sink = (double)((const float *)w->sinks.data)[head * w->sinks.stride[0]];
   if (lse == -(double)INFINITY) return;
@@ -92,7 +97,7 @@ static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
   kernels->transpose(rows, ld, arena->d_o + base * b->plan->units_v, panel, (int)panel, b->plan->units_v);
   kernels->backward->pack_rows(rows, ld, plan->columns, arena->do_packed + base * plan->columns);
   for (int64_t r = base + used; r < base + panel; r++) {
-    arena->minus_lse[r] = -INFINITY, arena->delta[r] = 0;
+    arena->minus_lse[r] = -INFINITY, arena->rest[r] = arena->delta[r] = 0;
     arena->base.low[r] = arena->base.low[r - 1], arena->base.high[r] = arena->base.high[r - 1];
   }
   memset(arena->base.o + base * b->plan->columns_d, 0, (size_t)(panel * b->plan->columns_d) * sizeof(float));
@@ -158,6 +163,40 @@ static void add_bias(const glint_cpu_backward_run *b, int64_t base, int64_t firs
   }
 }
 
+/* The keys of a block that a panel visits: first is rounded down and keys up to step_k. Returns 0 when there are none. */
+static int trim(const glint_cpu_kernels *kernels, const row_range *range, int64_t block, int64_t block_end, int64_t *first, int *keys) {
+  int64_t end = block_end < range->end ? block_end : range->end;
+  *first = block;
+  if (range->first > block) *first = block + (range->first - block) / kernels->step_k * kernels->step_k;
+  *keys = (int)glint_cpu_round_up(end - *first, kernels->step_k);
+  return *first < end;
+}
+
+/* Scores of a panel against keys [first, first + keys), changed and masked, into arena s; softcap's derivative into slope. */
+static void make_scores(const glint_cpu_backward_run *b, int64_t base, const row_range *range, int64_t block, int64_t first, int keys) {
+  const glint_work *w = b->run.w;
+  const glint_cpu_plan *plan = b->run.plan;
+  glint_cpu_backward_arena *arena = b->arena;
+  float *s = arena->base.s;
+  plan->kernels->scores(arena->base.q + base * plan->units_d, arena->base.k + (first - block) * plan->units_d, plan->units_d, keys, s);
+  if (w->softcap > 0) plan->kernels->backward->cap_slope(s, keys, b->run.units.s_factor, arena->slope);
+  if (b->run.units.changed) glint_cpu_change_scores(&b->run, base, first, keys);
+  if (range->all_first > first || range->all_end < first + keys) mask_rows(b, base, first, keys);
+}
+
+/* For rows with a coarse lse: rest = -log(sum of e^(s - lse)), by a pass of its own over the keys. Rare. */
+static void find_rest(const glint_cpu_backward_run *b, int64_t base, const row_range *range, int64_t block, int64_t block_end) {
+  int64_t panel = b->run.plan->kernels->panel, first;
+  float scale = b->run.units.changed ? 1.0f : b->run.w->scale;
+  int keys;
+  if (!trim(b->run.plan->kernels, range, block, block_end, &first, &keys)) return;
+  make_scores(b, base, range, block, first, keys);
+  for (int64_t j = 0; j < keys; j++)
+    for (int64_t n = 0; n < panel; n++)
+      if (fabsf(b->arena->minus_lse[base + n]) > COARSE_LSE)
+        b->arena->rest[base + n] += expf(fmaf(b->arena->base.s[j * panel + n], scale, b->arena->minus_lse[base + n]));
+}
+
 /* One panel against one block of keys [block, block_end). */
 static void visit_tile(const glint_cpu_backward_run *b, int64_t base, const row_range *range, int64_t block, int64_t block_end) {
   const glint_work *w = b->run.w;
@@ -166,19 +205,16 @@ static void visit_tile(const glint_cpu_backward_run *b, int64_t base, const row_
   const glint_cpu_backward *backward = kernels->backward;
   glint_cpu_backward_arena *arena = b->arena;
   int columns_d = b->plan->columns_d, columns = plan->columns, units_v = b->plan->units_v;
-  int64_t first = block, end = block_end < range->end ? block_end : range->end;
-  if (range->first > first) first = block + (range->first - block) / kernels->step_k * kernels->step_k;
-  if (first >= end) return;
-  int offset = (int)(first - block), keys = (int)glint_cpu_round_up(end - first, kernels->step_k);
+  int64_t first;
+  int keys;
+  if (!trim(kernels, range, block, block_end, &first, &keys)) return;
+  int offset = (int)(first - block);
   float *s = arena->base.s;
-  kernels->scores(arena->base.q + base * plan->units_d, arena->base.k + (ptrdiff_t)offset * plan->units_d, plan->units_d, keys, s);
-  if (w->softcap > 0) backward->cap_slope(s, keys, b->run.units.s_factor, arena->slope);
-  if (b->run.units.changed) glint_cpu_change_scores(&b->run, base, first, keys);
-  if (range->all_first > first || range->all_end < first + keys) mask_rows(b, base, first, keys);
+  make_scores(b, base, range, block, first, keys);
   kernels->scores(arena->d_o + base * units_v, arena->base.v + (ptrdiff_t)offset * units_v, units_v, keys, arena->dp);
   if (w->drop_threshold) find_kept(b, base, first, keys);
   backward->gradients(s, arena->dp, arena->ds_weights, keys, b->run.units.changed ? 1.0f : w->scale, arena->minus_lse + base,
-                      arena->delta + base, w->drop_threshold ? arena->keep : NULL);
+                      arena->rest + base, arena->delta + base, w->drop_threshold ? arena->keep : NULL);
   if (b->bias) add_bias(b, base, first, keys);
   for (int64_t n = 0; w->softcap > 0 && n < (int64_t)keys * kernels->panel; n++) arena->dp[n] *= arena->slope[n];
   if (w->dv.data) backward->add_product(s, keys, arena->do_packed + base * columns, columns, b->dv + first * columns);
@@ -220,7 +256,20 @@ static void group_of_panels(const glint_cpu_backward_run *b) {
     if (range[n].first < first) first = range[n].first;
     if (range[n].end > end) end = range[n].end;
   }
-  for (int64_t block = first < end ? first / block_k * block_k : end; block < end; block += block_k) {
+  int64_t start = first < end ? first / block_k * block_k : end;
+  int coarse = 0;
+  for (int64_t r = 0; r < b->run.item.rows; r++) {
+    float lse = fabsf(b->arena->minus_lse[r]);
+    coarse |= lse > COARSE_LSE && lse < INFINITY;
+  }
+  for (int64_t block = start; coarse && block < end; block += block_k) {
+    int64_t block_end = block + block_k < b->run.item.end ? block + block_k : b->run.item.end;
+    load_keys(b, block, block_end);
+    for (int64_t n = 0; n < panels; n++) find_rest(b, n * panel, &range[n], block, block_end);
+  }
+  for (int64_t r = 0; r < b->run.item.rows; r++)
+    if (b->arena->rest[r] > 0) b->arena->rest[r] = -logf(b->arena->rest[r]);
+  for (int64_t block = start; block < end; block += block_k) {
     int64_t block_end = block + block_k < b->run.item.end ? block + block_k : b->run.item.end;
     load_keys(b, block, block_end);
     for (int64_t n = 0; n < panels; n++) visit_tile(b, n * panel, &range[n], block, block_end);

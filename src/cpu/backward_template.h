@@ -43,15 +43,15 @@ static void FN(pack_rows)(const float *rows, ptrdiff_t ld, int columns, float *p
   for (int r = 0; r < NR; r++) memcpy(packed + (ptrdiff_t)r * columns, rows + r * ld, (size_t)columns * sizeof(float));
 }
 
-static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
-                                 const float *keep) {
+static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *rest,
+                                 const float *delta, const float *keep) {
   const vec factor = V(set1)(scale), log2e = V(set1)(1.4426950408889634f), zero = V(set1)(0.0f);
   (void)ds_weights;
   for (int j = 0; j < keys; j++)
 #pragma GCC unroll 4
     for (int n = 0; n < NR; n += VL) {
       ptrdiff_t at = (ptrdiff_t)j * NR + n;
-      vec x = V(fma)(V(load)(s + at), factor, V(load)(minus_lse + n));
+      vec x = V(add)(V(fma)(V(load)(s + at), factor, V(load)(minus_lse + n)), V(load)(rest + n));
       vec p = V(exp2)(V(mul)(x, log2e)), d = V(load)(dp + at), kept = p;
       if (keep) kept = V(mul)(p, V(load)(keep + at)), d = V(mul)(d, V(load)(keep + at));
       V(store)(s + at, kept);

@@ -56,9 +56,9 @@ typedef struct glint_cpu_backward {
   void (*add_product)(const float *weights, int keys, const float *packed, int columns, float *c);
   /* s: scores (masked ones -inf) in, the weights of kept probabilities out; dp: gradient of the probabilities in, of the scores out, as
    * accumulate wants its P; ds_weights: the same as weights (NULL on floats: dp is both):
-   *   p = e^(s scale + minus_lse);  s = p keep;  dp = p (dp keep - delta).  keep NULL: 1. minus_lse and delta: one a row. */
-  void (*gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
-                    const float *keep);
+   *   p = e^((s scale + minus_lse) + rest);  s = p keep;  dp = p (dp keep - delta).  keep NULL: 1. minus_lse, rest, delta: one a row. */
+  void (*gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *rest,
+                    const float *delta, const float *keep);
   /* Sum of a[c] b[c] with the roundings that scores make: a row with one key then has dP = delta exactly, and no gradient. */
   float (*dot)(const float *a, const float *b, int64_t n);
   /* slope = 1 - tanh(s factor)^2, the derivative of softcap. */

@@ -253,17 +253,17 @@ static TARGET void FN(add_product)(const float *weights, int keys, const float *
 }
 
 /* P and dS of one vector of rows. */
-static TARGET inline __attribute__((always_inline)) void FN(gradient)(vec s, vec dp, vec factor, vec minus_lse, vec delta, vec *p,
+static TARGET inline __attribute__((always_inline)) void FN(gradient)(vec s, vec dp, vec factor, vec minus_lse, vec rest, vec delta, vec *p,
                                                                       vec *ds) {
   const vec log2e = V(set1)(1.4426950408889634f), zero = V(set1)(0.0f);
-  *p = V(exp2)(V(mul)(V(fma)(s, factor, minus_lse), log2e));
+  *p = V(exp2)(V(mul)(V(add)(V(fma)(s, factor, minus_lse), rest), log2e));
   /* where nothing is seen, NaN in dP must not count */
   *ds = V(select_equal)(*p, zero, zero, V(mul)(*p, V(sub)(dp, delta)));
 }
 
 /* In place: what is written for a pair of keys lies at or before what was read for it. */
-static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *delta,
-                                 const float *keep) {
+static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *rest,
+                                 const float *delta, const float *keep) {
   vec factor = V(set1)(scale);
   (void)keep; /* dropout is left to the float kernels */
   for (int j = 0; j < keys; j += 2) {
@@ -273,7 +273,9 @@ static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int key
 #pragma GCC unroll 4
       for (int n = 0; n < NV; n++) {
         ptrdiff_t at = (ptrdiff_t)(j + i) * NR + n * VL;
-        FN(gradient)(V(load)(s + at), V(load)(dp + at), factor, V(load)(minus_lse + n * VL), V(load)(delta + n * VL), &p[i][n], &ds[i][n]);
+        FN(gradient)
+        (V(load)(s + at), V(load)(dp + at), factor, V(load)(minus_lse + n * VL), V(load)(rest + n * VL), V(load)(delta + n * VL), &p[i][n],
+         &ds[i][n]);
       }
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++)

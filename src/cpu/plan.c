@@ -211,6 +211,7 @@ size_t glint_cpu_backward_layout(const glint_cpu_backward_plan *plan, const glin
   arena->keep = (float *)(void *)take(base, &at, w->drop_threshold ? tile * word : 0);
   arena->slope = (float *)(void *)take(base, &at, w->softcap > 0 ? tile * word : 0);
   arena->minus_lse = (float *)(void *)take(base, &at, rows * word);
+  arena->rest = (float *)(void *)take(base, &at, rows * word);
   arena->delta = (float *)(void *)take(base, &at, rows * word);
   return (size_t)glint_cpu_round_up((int64_t)at, 4096) + 256;
 }

@@ -80,13 +80,13 @@ typedef struct glint_cpu_backward_plan {
 
 /* Scratch of one thread in the backward pass. Panels lie behind one another. */
 typedef struct glint_cpu_backward_arena {
-  glint_cpu_arena base;        /* q, k, v (rows of units_v words), s, rows, bias, low, high, key rows; o is dQ [columns_d][panel] */
-  float *q_packed, *do_packed; /* by pack_rows */
-  float *d_o;                  /* [units_v][panel] */
-  float *k_columns;            /* K as accumulate wants its V; base.k itself on floats */
-  float *dp, *keep, *slope;    /* [block_k][panel]; keep with dropout, slope with softcap */
-  float *ds_weights;           /* bfloat16 [block_k][panel]; dp itself on floats */
-  float *minus_lse, *delta;    /* one a row; delta less d_lse */
+  glint_cpu_arena base;            /* q, k, v (rows of units_v words), s, rows, bias, low, high, key rows; o is dQ [columns_d][panel] */
+  float *q_packed, *do_packed;     /* by pack_rows */
+  float *d_o;                      /* [units_v][panel] */
+  float *k_columns;                /* K as accumulate wants its V; base.k itself on floats */
+  float *dp, *keep, *slope;        /* [block_k][panel]; keep with dropout, slope with softcap */
+  float *ds_weights;               /* bfloat16 [block_k][panel]; dp itself on floats */
+  float *minus_lse, *rest, *delta; /* one a row; rest: what a float lse far from 0 cannot hold; delta less d_lse */
 } glint_cpu_backward_arena;
 
 glint_cpu_backward_plan glint_cpu_plan_backward(const glint_cpu_settings *settings, const glint_work *w);
