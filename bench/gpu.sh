@@ -15,7 +15,7 @@
 # run; a part that fails does not stop the next. The exit status counts failed parts.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-if [ -x "$here/bin/glint" ]; then # in the folder that travelled
+if [ -f "$here/programs.tar.xz" ]; then # in the folder that travelled
   pack=$here
 else
   root=$(dirname "$here")
@@ -41,6 +41,9 @@ build_pack() {
   # all but the C library itself, which every machine has
   ldd "$pack"/bin/* | awk '/=> \//{print $3}' | sort -u | grep -Ev '/(libc|libm|libdl|libpthread|librt)\.so|/ld-linux' |
     while read -r library; do cp -L "$library" "$pack/lib/"; done
+  # every program holds all kernels: compressed together they take the room of one
+  tar -C "$pack" -c bin lib | xz -6e --lzma2=dict=128MiB >"$pack/programs.tar.xz"
+  rm -r "${pack:?}/bin" "${pack:?}/lib"
   cp "$here/gpu.sh" "$here/torch_peers.py" "$pack/"
   set +e
   du -sh "$pack"
@@ -86,7 +89,8 @@ case ${1:-} in
 pack) build_pack ;;
 run)
   shift
-  [ -x "$pack/bin/glint" ] || build_pack OFF
+  [ -f "$pack/programs.tar.xz" ] || build_pack OFF
+  [ -x "$pack/bin/glint" ] || tar -C "$pack" -xJf "$pack/programs.tar.xz"
   export PATH=$pack/bin:$PATH LD_LIBRARY_PATH=$pack/lib:${LD_LIBRARY_PATH:-}
   mkdir -p "$out"
   [ $# -gt 0 ] || set -- info check test bench sanitize
