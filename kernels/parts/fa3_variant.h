@@ -67,6 +67,9 @@
 #define SMEM_TILES      (SMEM_BARRIERS + 256)
 #define SMEM_BYTES      (SMEM_TILES + 2 * TILE_SLOT_BYTES)
 #define TILE_SLOT_BYTES 64
+#if O_SHARED && CONSUMERS != 2
+#error "O_SHARED: for two consumers"
+#endif
 #if SMEM_BYTES != SHARED
 #error "SHARED is not what the variant needs"
 #endif
