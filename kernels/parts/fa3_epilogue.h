@@ -67,15 +67,15 @@ FN void copy_stage(const glint_forward_params *p, u32 stage, const fa3_tile *t, 
 
 // n counts tiles. Warps need not wait for each other: each hands on its own rows.
 FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, u32 n, const float *o, const fa3_tile *t) {
-  u32 stage = o_stage(smem, consumer), use = o_use(n, consumer);
-  if (O_SHARED && n > 0) mbarrier_wait(o_empty(smem, consumer), (use - CONSUMERS) & 1); // this one's last use, or the next line could take
-  if (!PACKED || O_SHARED) mbarrier_wait(o_empty(smem, consumer), (use & 1) ^ 1);       // an older phase for the one that it means
+  u32 stage = o_stage(smem, consumer);
+  // the second of two that share fills it after the first in the same tile, everyone else after the tile before
+  if (!PACKED || O_SHARED) mbarrier_wait(o_empty(smem, consumer), O_SHARED && consumer == 1 ? n & 1 : (n & 1) ^ 1);
   stage_o(stage, o);
   if (PACKED) {
     warp_sync();
     copy_stage(p, stage, t, t->m * TILE_Q + (i32)consumer * 64);
     warp_sync();
-    if (O_SHARED && tid() % 32 == 0) mbarrier_arrive(o_empty(smem, consumer));
+    if (O_SHARED && tid() % 32 == 0) mbarrier_arrive(o_empty(smem, o_next(consumer)));
   } else {
     fence_proxy_async();
     warp_sync();

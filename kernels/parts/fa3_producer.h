@@ -122,13 +122,13 @@ FN void store_stages(const glint_forward_params *p, u32 smem) {
     if (t.block_end < 0) break;
     NO_UNROLL
     for (u32 c = 0; c < CONSUMERS; c++) {
-      mbarrier_wait(o_full(smem, c), o_use(tiles, c) & 1);
+      mbarrier_wait(o_full(smem, c), tiles & 1);
       NO_UNROLL
       for (u32 i = 0; i < BOXES_V; i++)
         tma_store_4d(&p->map_o, o_stage(smem, c) + i * 64 * ROW_BYTES, (i32)(i * 64), t.head, t.m * TILE_Q + (i32)c * 64, t.batch);
       tma_store_commit();
       tma_store_wait_read(0);
-      mbarrier_arrive(o_empty(smem, c));
+      mbarrier_arrive(o_empty(smem, o_next(c)));
     }
   }
   tma_store_wait(0);

@@ -79,9 +79,9 @@ FN u32 q_full(u32 smem) { return smem + SMEM_BARRIERS; }
 FN u32 q_empty(u32 smem) { return smem + SMEM_BARRIERS + 8; }
 FN u32 tile_full(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 16 + 8 * slot; }
 FN u32 tile_empty(u32 smem, u32 slot) { return smem + SMEM_BARRIERS + 32 + 8 * slot; }
-// of a stage
-FN u32 o_full(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 192 + 8 * (O_SHARED ? 0 : consumer); }
-FN u32 o_empty(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 224 + 8 * (O_SHARED ? 0 : consumer); }
+// A consumer's stage is full, and free for it to fill (where both share one: emptied of what the other put there)
+FN u32 o_full(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 192 + 8 * consumer; }
+FN u32 o_empty(u32 smem, u32 consumer) { return smem + SMEM_BARRIERS + 224 + 8 * consumer; }
 FN u32 v_landed(u32 smem) { return smem + SMEM_BARRIERS + 184; } // a last block of V whose tail must be cleared
 FN u32 k_full(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * stage; }
 FN u32 k_empty(u32 smem, u32 stage) { return smem + SMEM_BARRIERS + 48 + 8 * (STAGES + stage); }
@@ -98,8 +98,8 @@ FN u32 v_tile(u32 smem, u32 stage) { return smem + SMEM_V + stage * V_BYTES; }
 FN u32 ring_index(u32 n, u32 size) { return n % size; }
 FN u32 ring_parity(u32 n, u32 size) { return (n / size) & 1; }
 
-// How often a stage has been filled before consumer's n-th tile
-FN u32 o_use(u32 n, u32 consumer) { return O_SHARED ? n * CONSUMERS + consumer : n; }
+// Who may fill the stage after this consumer's rows have left it
+FN u32 o_next(u32 consumer) { return O_SHARED ? consumer ^ 1 : consumer; }
 
 // Named barriers (0 is cta_sync): a turn for each consumer, and one for its warps among themselves
 enum { BARRIER_TURN = 1, BARRIER_CONSUMER = 5 };
@@ -117,7 +117,7 @@ FN void barriers_init(u32 smem) {
     mbarrier_init(v_empty(smem, i), CONSUMERS);
   }
   if (PACKED) mbarrier_init(v_landed(smem), 1);
-  for (u32 i = 0; i < (O_SHARED ? 1 : CONSUMERS); i++) {
+  for (u32 i = 0; i < CONSUMERS; i++) {
     mbarrier_init(o_full(smem, i), 4);
     mbarrier_init(o_empty(smem, i), PACKED ? 4 : 1); // warps that have copied it, or the thread that stores by TMA
   }
