@@ -205,6 +205,9 @@ static void make_append(maker *m) {
 static void make_rotary(maker *m) {
   glint_problem *p = &m->made->problem;
   int64_t half = 1 + below(m, m->d / 2), rows = m->sk + m->sq + 1;
+  /* lengths on a device cannot be read: then the table must reach as far as the cache */
+  int64_t capacity = p->page_table.data ? p->page_table.shape[1] * p->k.shape[1] : p->k.shape[1];
+  if (m->options->memory && rows < capacity) rows = capacity;
   glint_dtype dtype = m->fp8 || below(m, 2) ? GLINT_FLOAT32 : m->dtype;
   p->rotary_cos = make(m, dtype, 2, rows, half, 0, 0, 0), p->rotary_sin = make(m, dtype, 2, rows, half, 0, 0, 0);
   p->rotary_interleaved = (int32_t)below(m, 2);
