@@ -114,7 +114,6 @@ FN void park_range(u32 at, const warp_range *w) {
     smem_store_8(at + 16, a);
     smem_store_16(at, b);
   }
-  warp_sync();
 }
 FN warp_range unpark_range(u32 at) {
   u32 a[2], b[4];
@@ -182,7 +181,6 @@ FN void forward(const glint_forward_params *p) {
   if (t.row >= t.len_q) return;
   u32 smem = smem_base(), parked = smem + SMEM_PARKED + tid() / 32 * PARKED_BYTES;
   init_barriers(smem);
-  if (PARK) park(parked, &t);
 
   row_stats r;
   float o[M_TILES][V_TILES][4], s[M_TILES][N_TILES][4];
@@ -191,7 +189,6 @@ FN void forward(const glint_forward_params *p) {
 
   const warp_range range = find_range(p, &t);
   if (range.blocks > 0) {
-    if (PARK) park_range(parked + PARKED_RANGE, &range);
     const copy_mode mode = find_copy_mode(p);
     const lane_offsets lane_a = lane_offsets_a(tid() % 32), lane_b = lane_offsets_b(tid() % 32);
     const lane_offsets lane_q = lane_offsets_a_from(tid() % 32, (u32)warp_row());
@@ -200,6 +197,11 @@ FN void forward(const glint_forward_params *p) {
     const copy_source q_from = copy_from(parked + PARKED_SOURCES, p->q, &p->q_stride, t.batch, t.head, t.first_q + t.row);
     const copy_source k_from = copy_from(parked + PARKED_SOURCES + 16, p->k, &p->k_stride, t.batch, head_kv, key_row);
     const copy_source v_from = copy_from(parked + PARKED_SOURCES + 32, p->v, &p->v_stride, t.batch, head_kv, key_row);
+    if (PARK) {
+      park(parked, &t);
+      park_range(parked + PARKED_RANGE, &range);
+      warp_sync();
+    }
     copy_tile(smem, &q_from, 0, TILE_Q, HEAD_DIM, t.used_q - t.row, p->head_dim, mode);
     if (LOOSE) signal_copied(q_full(smem), mode);
     UNROLL for (i32 n = 0; n < LEAD; n++) {
@@ -254,9 +256,13 @@ FN void forward(const glint_forward_params *p) {
       }
       if (LOOSE) release(v_empty(smem, slot));
     }
+    if (LOOSE) { /* a warp that saw none of the last blocks does not leave before its copies have landed */
+      cp_async_commit();
+      cp_async_wait(0);
+    }
+    t = recall(&t, parked);
   }
 
-  t = recall(&t, parked);
   const i32 row = lane_row(&t);
   float lse[M_TILES][2];
   finish_rows(p, &t, row, &r, o, lse);

@@ -60,16 +60,21 @@ int sim_memory_rename(sim_device *d, void *base, const char *name) {
   return tensor_named(d, name, &r->tensor);
 }
 
+/* Without a sum that could wrap: wild pointers come here. */
+static int inside(const memory_range *r, const void *p, size_t bytes) {
+  const uintptr_t offset = (uintptr_t)p - (uintptr_t)r->base;
+  return (uintptr_t)p >= (uintptr_t)r->base && bytes <= r->bytes && offset <= r->bytes - bytes;
+}
+
 memory_range *gmem_range(sim_device *d, const void *p, size_t bytes) {
-  uintptr_t a = (uintptr_t)p;
   if (d->last_range < d->range_count) {
     memory_range *r = &d->ranges[d->last_range];
-    if (a >= (uintptr_t)r->base && a + bytes <= (uintptr_t)r->base + r->bytes) return r;
+    if (inside(r, p, bytes)) return r;
   }
   u32 at = range_position(d, p);
   if (!at) return NULL;
   memory_range *r = &d->ranges[at - 1];
-  if (a + bytes > (uintptr_t)r->base + r->bytes) return NULL;
+  if (!inside(r, p, bytes)) return NULL;
   d->last_range = at - 1;
   return r;
 }

@@ -56,7 +56,7 @@ FN tile_place find_tile(const glint_forward_params *p, i32 block, i32 tile_rows)
 
 /* A place set down in shared memory and taken up again. The main loop has no registers to spare for what only masks and the epilogue need;
  * the compiler would spill it to local memory. One copy a warp, 48 bytes, so
- * that no barrier of the block is needed. */
+ * that no barrier of the block is needed, only a warp_sync when all is parked. */
 FN void park(u32 at, const tile_place *t) {
   u32 a[4] = {(u32)t->batch, (u32)t->head, (u32)t->row, (u32)t->len_q}, b[4] = {(u32)t->used_q, (u32)t->len_k, (u32)t->shift, 0};
   u32 c[4] = {(u32)t->first_q, (u32)(t->first_q >> 32), (u32)t->first_k, (u32)(t->first_k >> 32)};
@@ -65,7 +65,6 @@ FN void park(u32 at, const tile_place *t) {
     smem_store_16(at + 16, b);
     smem_store_16(at + 32, c);
   }
-  warp_sync();
 }
 FN tile_place unpark(u32 at) {
   u32 a[4], b[4], c[4];

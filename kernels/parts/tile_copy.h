@@ -21,7 +21,6 @@ FN copy_source copy_from(u32 parked, const void *base, const glint_stride *strid
     const u64 at = (u64)(size_t)c.row0;
     u32 words[4] = {(u32)at, (u32)(at >> 32), (u32)c.row_bytes, (u32)((u64)c.row_bytes >> 32)};
     if (tid() % 32 == 0) smem_store_16(parked, words);
-    warp_sync();
   }
   return c;
 }
