@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: consumers.sh BUILD_DIR THIS_DIR CC [CXX]. Installs glint and links a C and a C++17 program to it through pkg-config and through
 # find_package, each with the shared and with the static library.
+# shellcheck disable=SC2046 # pkg-config's words are meant to be split
 set -eu
 build=$1 here=$2 cc=$3 cxx=${4:-}
 work=$(mktemp -d)
