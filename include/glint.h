@@ -11,8 +11,9 @@
  * The score of row i and key j, in this order:
  *   s = scale * dot(q[i], k[j]);  s = softcap * tanh(s / softcap) if softcap;  s += bias[i][j];  s -= slope * |i + seqlen_k - seqlen_q - j|
  * and -inf where causal, window or a length hides the key. A row that sees no key gives o = 0, lse = -inf (or the sink).
- * NaN and Inf in visible inputs propagate as in the formula; what is masked, beyond a length, or in an unused page is never read into
- * a result. */
+ * NaN and Inf in visible inputs propagate as in the formula; what lies beyond a length or in an unused page is never read into a result. Nor is
+ * what the mask hides, with one exception on the cuda and sim engines: NaN or Inf in a row of k or v that is visible to some rows of q can
+ * reach rows from which only causal or window hides it, because both meet in one tile (0 * NaN). */
 #ifndef GLINT_H
 #define GLINT_H
 
