@@ -97,6 +97,7 @@ FN void first_block(const glint_forward_params *p, const fa3_tile *t, fa3_consum
   float factor[2];
   await_k(c, c->n_kv);
   turn_wait(c);
+  stamp(&c->trace, TRACE_TURN);
   if (MASKED && l->end <= b * TILE_K + HALF_K) {
     issue_qk_half(s, q, block_k(c, c->n_kv));
     turn_pass(c);
@@ -160,6 +161,7 @@ FN void attend_overlapped(const glint_forward_params *p, const fa3_tile *t, fa3_
     accumulate = 1;
   }
   await_v(c, c->n_kv);
+  stamp(&c->trace, TRACE_V_READY);
   issue_pv(o, pr, block_v(c, c->n_kv), accumulate);
   stamp(&c->trace, TRACE_PV_ISSUED);
   wgmma_wait(0);

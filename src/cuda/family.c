@@ -1,5 +1,6 @@
 /* One row for each kernel source, and what it needs from the host. */
 #include "cuda/family.h"
+#include "trace.h"
 
 #include <string.h>
 
@@ -29,10 +30,13 @@ glint_status glint_tensor_map(const glint_driver *driver, const glint_view *view
   return glint_driver_result(driver, encode(driver, view, columns, rows, map), "cuTensorMapEncodeTiled", error);
 }
 
+/* Instrumented variants, which options.kernel asks for by name, leave their stamps in the workspace. */
+static int traces(const glint_variant *v) { return strncmp(v->name, "glint_trace_", 12) == 0; }
+
 /* forward_fa3.c: boxes of 64 columns (128 bytes: the swizzle's width); a consumer warpgroup owns 64 rows of q and o. */
 static glint_status prepare_fa3(const glint_driver *driver, const glint_variant *v, const glint_work *w, void *workspace,
                                 glint_forward_params *p, glint_error *error) {
-  (void)workspace;
+  if (traces(v)) p->trace = workspace;
   uint32_t columns = 128 / (uint32_t)glint_dtype_size(w->q.dtype);
   uint32_t o_columns = 128 / (uint32_t)glint_dtype_size(w->o.dtype);
   glint_status status = glint_tensor_map(driver, &w->q, columns, 64, &p->map_q, error);
@@ -62,9 +66,14 @@ static glint_status prepare_fa1(const glint_driver *driver, const glint_variant 
   return GLINT_OK;
 }
 
+static size_t workspace_fa3(const glint_variant *v, const glint_work *w) {
+  (void)w;
+  return traces(v) ? GLINT_TRACE_BYTES : 0;
+}
+
 static const glint_family families[] = {{"forward_fa2.c", glint_query_tiles, NULL, NULL},
                                         {"forward_fa1.c", heads_fa1, workspace_fa1, prepare_fa1},
-                                        {"forward_fa3.c", glint_query_tiles, NULL, prepare_fa3}};
+                                        {"forward_fa3.c", glint_query_tiles, workspace_fa3, prepare_fa3}};
 
 const glint_family *glint_family_of(const glint_variant *variant) {
   for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
