@@ -49,10 +49,14 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_list, parse, NULL,
+    option_list,
+    parse,
+    NULL,
     "Draws the pipeline of one thread block of the Hopper forward pass, from clock stamps of its warpgroups.\v"
     "On the sim engine the clock counts the simulator's steps: order is right, time is not.",
-    options_engine_and_scores, NULL, NULL};
+    options_engine_and_scores,
+    NULL,
+    NULL};
 
 static void fill_random(uint16_t *data, int64_t count, uint64_t seed) {
   for (int64_t i = 0; i < count; i++) {
@@ -68,7 +72,8 @@ static void describe(const arguments *a, uint16_t *data, glint_problem *p) {
   *p = a->scores;
   p->struct_size = sizeof *p;
   for (int i = 0; i < 4; i++)
-    *tensors[i] = (glint_tensor){.data = data + i * count, .shape = {a->batch, a->seqlen, a->heads, a->head_dim}, .dtype = GLINT_BFLOAT16, .rank = 4};
+    *tensors[i] =
+        (glint_tensor){.data = data + i * count, .shape = {a->batch, a->seqlen, a->heads, a->head_dim}, .dtype = GLINT_BFLOAT16, .rank = 4};
   fill_random(data, 3 * count, 1);
 }
 
@@ -145,8 +150,14 @@ static glint_status draw(const arguments *a, const uint32_t *stamps, glint_error
 }
 
 static int run(int argc, char **argv) {
-  arguments a = {.options = {.struct_size = sizeof a.options}, .output = "trace.svg", .batch = 4, .heads = 16, .seqlen = 2048, .head_dim = 128,
-                 .begin = 20000, .length = 12000};
+  arguments a = {.options = {.struct_size = sizeof a.options},
+                 .output = "trace.svg",
+                 .batch = 4,
+                 .heads = 16,
+                 .seqlen = 2048,
+                 .head_dim = 128,
+                 .begin = 20000,
+                 .length = 12000};
   glint_error error;
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   uint32_t *stamps = aligned_alloc(256, GLINT_TRACE_BYTES);

@@ -15,8 +15,8 @@ static int lane_top(int lane) { return TOP + lane * LANE + lane / 2 * GAP; }
 static void draw_legend(FILE *to) {
   int x = LEFT;
   for (int kind = 0; kind < TRACE_KINDS; kind++) {
-    fprintf(to, "<rect x=\"%d\" y=\"28\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" y=\"39\">%s</text>\n", x, color[kind], x + 17,
-            trace_kind_name[kind]);
+    fprintf(to, "<rect x=\"%d\" y=\"28\" width=\"12\" height=\"12\" fill=\"%s\"/><text x=\"%d\" y=\"39\">%s</text>\n", x, color[kind],
+            x + 17, trace_kind_name[kind]);
     x += 150;
   }
 }
@@ -26,8 +26,10 @@ static void draw_axis(FILE *to, int64_t begin, int64_t length, int bottom) {
   while (length / step > 12) step *= step % 3 == 1 ? 2 : 5; /* 100 200 1000 2000 ... */
   for (int64_t t = (begin + step - 1) / step * step; t <= begin + length; t += step) {
     double x = LEFT + (double)(t - begin) * WIDTH / (double)length;
-    fprintf(to, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%lld</text>\n", x,
-            TOP - 4, x, bottom, x, bottom + 14, (long long)t);
+    fprintf(
+        to,
+        "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%lld</text>\n",
+        x, TOP - 4, x, bottom, x, bottom + 14, (long long)t);
   }
 }
 

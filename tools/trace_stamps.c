@@ -99,5 +99,6 @@ void trace_summarise(FILE *to, const trace_spans *s) {
   double all = (double)s->end;
   unsigned products = 1u << TRACE_QK | 1u << TRACE_PV, softmax = 1u << TRACE_EXP;
   fprintf(to, "of %lld cycles: a product in flight %.0f %%, a softmax %.0f %%, two softmaxes at once %.0f %%\n", (long long)s->end,
-          100 * (double)covered(s, products, 1) / all, 100 * (double)covered(s, softmax, 1) / all, 100 * (double)covered(s, softmax, 2) / all);
+          100 * (double)covered(s, products, 1) / all, 100 * (double)covered(s, softmax, 1) / all,
+          100 * (double)covered(s, softmax, 2) / all);
 }
