@@ -124,13 +124,19 @@ static glint_status record(arguments *a, uint32_t *stamps, glint_error *error) {
   return status;
 }
 
-static glint_status exchange_file(const char *path, const char *mode, uint32_t *stamps, glint_error *error) {
-  FILE *file = fopen(path, mode);
-  size_t done = file ? (*mode == 'r' ? fread(stamps, 1, GLINT_TRACE_BYTES, file) : fwrite(stamps, 1, GLINT_TRACE_BYTES, file)) : 0;
-  int closed = file ? fclose(file) : -1;
-  if (done == GLINT_TRACE_BYTES && closed == 0) return GLINT_OK;
-  return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s: %d bytes of stamps could not be %s", path, GLINT_TRACE_BYTES,
-                    *mode == 'r' ? "read" : "written");
+static glint_status load_stamps(const char *path, uint32_t *stamps, glint_error *error) {
+  FILE *file = fopen(path, "rb");
+  size_t done = file ? fread(stamps, 1, GLINT_TRACE_BYTES, file) : 0;
+  if (file) fclose(file);
+  if (done == GLINT_TRACE_BYTES) return GLINT_OK;
+  return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s: not %d bytes of stamps", path, GLINT_TRACE_BYTES);
+}
+
+static glint_status save_stamps(const char *path, const uint32_t *stamps, glint_error *error) {
+  FILE *file = fopen(path, "wb");
+  size_t done = file ? fwrite(stamps, 1, GLINT_TRACE_BYTES, file) : 0;
+  if (file && fclose(file) == 0 && done == GLINT_TRACE_BYTES) return GLINT_OK;
+  return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s cannot be written", path);
 }
 
 static glint_status draw(const arguments *a, const uint32_t *stamps, glint_error *error) {
@@ -163,8 +169,8 @@ static int run(int argc, char **argv) {
   uint32_t *stamps = aligned_alloc(256, GLINT_TRACE_BYTES);
   if (!stamps) return 1;
   memset(stamps, 0, GLINT_TRACE_BYTES);
-  glint_status status = a.load ? exchange_file(a.load, "rb", stamps, &error) : record(&a, stamps, &error);
-  if (status == GLINT_OK && a.save) status = exchange_file(a.save, "wb", stamps, &error);
+  glint_status status = a.load ? load_stamps(a.load, stamps, &error) : record(&a, stamps, &error);
+  if (status == GLINT_OK && a.save) status = save_stamps(a.save, stamps, &error);
   if (status == GLINT_OK) status = draw(&a, stamps, &error);
   free(stamps);
   return status == GLINT_OK ? 0 : verb_fail(&error);
