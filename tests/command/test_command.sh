@@ -73,5 +73,15 @@ for part in "<svg " ">animal<" ">\[CLS\]<" "</svg>"; do
   grep -q "$part" "$work/p.svg" || { echo "FAILED: the picture lacks $part"; failures=$((failures + 1)); }
 done
 
+if "$glint" plan --engine sim >"$work/sim" 2>&1; then # where the simulator is built
+  expect "a pipeline" 0 "two softmaxes at once" "$glint" trace --engine sim --batch 1 --heads 1 --seqlen 300 --causal --begin 0 --save "$work/stamps" -o "$work/t.svg"
+  expect "the same from its stamps" 0 "drawn" "$glint" trace --load "$work/stamps" --begin 0 -o "$work/again.svg"
+  cmp -s "$work/t.svg" "$work/again.svg" || { echo "FAILED: the saved stamps draw another picture"; failures=$((failures + 1)); }
+  for part in "consumer 1 computes" "P V in flight: " "</svg>"; do
+    grep -q "$part" "$work/t.svg" || { echo "FAILED: the pipeline lacks $part"; failures=$((failures + 1)); }
+  done
+fi
+expect "no stamps" 1 "not [0-9]+ bytes of stamps" "$glint" trace --load /nonexistent
+
 echo "$failures failures"
 [ "$failures" -eq 0 ]
