@@ -55,6 +55,7 @@ CUresult cuKernelGetAttribute(int *value, int attribute, CUkernel kernel, CUdevi
 
 CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice device) {
   SIM_ENTER();
+  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT && value >= 0 && value <= 100) return CUDA_SUCCESS;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > (int)sim_smem_limit(sim_gpus[device].arch))
     return CUDA_ERROR_INVALID_VALUE;
   kernel->shared[device] = value;

@@ -5,12 +5,17 @@
 /* Loading allocates, which a capturing stream forbids unless the thread says that it knows what it does. */
 static void allow_during_capture(const glint_driver *driver, int *mode) { driver->cuThreadExchangeStreamCaptureMode(mode); }
 
+/* The kernels read global memory past L1, so shared memory may have all that the two divide: room for the blocks that the plan counts on. */
 static glint_status allow_shared_memory(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, glint_error *error) {
   glint_status status = GLINT_OK;
-  for (int i = 0; status == GLINT_OK && i < cuda->devices; i++)
-    if (v->shared_bytes <= cuda->machine[i].shared_per_block)
+  for (int i = 0; status == GLINT_OK && i < cuda->devices; i++) {
+    if (v->shared_bytes > cuda->machine[i].shared_per_block) continue;
+    status = GLINT_DRIVER_CALL(&cuda->driver, error, cuKernelSetAttribute,
+                               (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)v->shared_bytes, kernel, (CUdevice)i));
+    if (status == GLINT_OK)
       status = GLINT_DRIVER_CALL(&cuda->driver, error, cuKernelSetAttribute,
-                                 (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)v->shared_bytes, kernel, (CUdevice)i));
+                                 (CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100, kernel, (CUdevice)i));
+  }
   return status;
 }
 
