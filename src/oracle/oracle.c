@@ -29,11 +29,11 @@ static glint_status plan_oracle(void *state, const glint_work *w, glint_plan_inf
 }
 
 /* Small problems run in one thread: starting others takes longer. */
-static int threads_for(const void *state, const glint_plan_info *plan) { return plan->flops < 1e6 ? 1 : threads_of(state); }
+static int oracle_threads(const void *state, const glint_plan_info *plan) { return plan->flops < 1e6 ? 1 : threads_of(state); }
 
 static glint_status run_oracle(void *state, const glint_work *w, const glint_plan_info *plan, void *workspace, glint_error *error) {
   (void)workspace;
-  int threads = threads_for(state, plan), ok = w->pass == GLINT_PASS_FORWARD ? oracle_forward(w, threads) : oracle_backward(w, threads);
+  int threads = oracle_threads(state, plan), ok = w->pass == GLINT_PASS_FORWARD ? oracle_forward(w, threads) : oracle_backward(w, threads);
   return ok ? GLINT_OK : glint_fail(error, GLINT_ERROR_OUT_OF_MEMORY, "out of memory: keys and values as float64 did not fit");
 }
 

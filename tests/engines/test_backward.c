@@ -36,7 +36,8 @@ static void b2(engine *e) {
     if (!run_forward(e, &p) || !run_backward(e, &p, &g)) return;
     for (int64_t c = 0; c < 16; c++) {
       assert_true(fabs(value_at(&g.dq, 0, 0, 0, c)) < 1e-5 && fabs(value_at(&g.dk, 0, 0, 0, c)) < 1e-5);
-      assert_true(value_at(&g.dv, 0, 0, 0, c) == 1);
+      /* exactly dO in 16 bits; in float32 up to the rounding of lse, a number near 100 here */
+      assert_true(fabs(value_at(&g.dv, 0, 0, 0, c) - 1) <= (float_dtypes[t] == GLINT_FLOAT32 ? 2e-5 : 0));
     }
   }
 }

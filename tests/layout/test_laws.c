@@ -113,6 +113,24 @@ static verdict swizzle_passes_through(const glint_layout *a, const glint_layout 
   return HOLDS;
 }
 
+/* How many offsets a layout reaches, if its strides in ascending order divide: each a multiple of what the modes before it span. Only then do
+ * layout and complement fill the target; otherwise CuTe's complement rounds its gaps down, and this returns 0. */
+static int64_t filled_by(const glint_layout *a) {
+  glint_layout s, mode;
+  int64_t span = 1, reached = 1;
+  if (glint_layout_filter(a, NULL, &s, NULL) || glint_layout_flatten(&s, &s, NULL) || glint_layout_sort(&s, &s, NULL)) return 0;
+  for (int32_t i = 0; i < glint_layout_rank(&s); i++) {
+    if (glint_layout_mode(&s, i, &mode, NULL)) return 0;
+    const int64_t size = glint_layout_size(&mode);
+    if (size < 2) continue;
+    const int64_t stride = (glint_layout_cosize(&mode) - 1) / (size - 1);
+    if (stride % span != 0) return 0;
+    span = stride * size;
+    reached *= size;
+  }
+  return reached;
+}
+
 static verdict complement_is_disjoint_and_ordered(const glint_layout *a, const glint_layout *b, char why[256]) {
   static int x[HISTOGRAM];
   glint_layout c;
@@ -125,10 +143,8 @@ static verdict complement_is_disjoint_and_ordered(const glint_layout *a, const g
     if (at <= before) return (verdict)at_fails(why, "not ascending", i, at, before + 1);
     if (at < HISTOGRAM - 1 && x[at]) return (verdict)at_fails(why, "in the layout's image", i, at, -1);
   }
-  /* together they reach beyond the target */
-  int64_t reach = glint_layout_at(&c, glint_layout_size(&c) - 1) + glint_layout_cosize(a);
-  if (reach * 1 < target && glint_layout_cosize(&c) < target - glint_layout_cosize(a))
-    return (verdict)at_fails(why, "reach", 0, reach, target);
+  const int64_t filled = filled_by(a) * glint_layout_size(&c);
+  if (filled > 0 && filled < target) return (verdict)at_fails(why, "offsets filled", 0, filled, target);
   return HOLDS;
 }
 
