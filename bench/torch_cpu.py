@@ -2,7 +2,8 @@
 """PyTorch's CPU attention and glint in turns, in one process, on the same tensors and cores; prints ratios and geometric means.
 
 One measurement takes turns: a few calls of the one, a pause in which the other's worker threads go to sleep, a few calls of the other; the
-medians over all turns are compared. Both results are compared with each other before anything is timed. Needs PyTorch and libglint.so.
+medians over all turns are compared. Both results are compared with each other before anything is timed. With --backward the backward pass
+alone is measured, PyTorch's by its own operator, without autograd's bookkeeping. Needs PyTorch and libglint.so.
 """
 import argparse
 import ctypes
@@ -41,6 +42,13 @@ class Problem(ctypes.Structure):
     )
 
 
+class Gradients(ctypes.Structure):
+    """glint_gradients of include/glint.h."""
+
+    _fields_ = ([("struct_size", ctypes.c_size_t)] + [(name, Tensor) for name in ("d_o", "d_lse", "dq", "dk", "dv", "dsinks", "dbias")]
+                + [("accumulate", ctypes.c_int32)])
+
+
 class Options(ctypes.Structure):
     """glint_options of include/glint.h."""
 
@@ -53,8 +61,9 @@ ENGINE_CPU = 1
 
 
 def tensor_of(x):
-    """A view of a PyTorch tensor with axes [batch, seqlen, heads, head_dim]."""
-    return Tensor(x.data_ptr(), (ctypes.c_int64 * 4)(*x.shape), (ctypes.c_int64 * 4)(*x.stride()), DTYPES[x.dtype], 4)
+    """A view of a PyTorch tensor, axes in glint's order."""
+    rest = [0] * (4 - x.dim())
+    return Tensor(x.data_ptr(), (ctypes.c_int64 * 4)(*x.shape, *rest), (ctypes.c_int64 * 4)(*x.stride(), *rest), DTYPES[x.dtype], x.dim())
 
 
 class Glint:
@@ -63,6 +72,7 @@ class Glint:
         self.library.glint_last_error.restype = ctypes.c_char_p
         self.library.glint_last_error.argtypes = [ctypes.c_void_p]
         self.library.glint_forward.argtypes = [ctypes.c_void_p, ctypes.POINTER(Problem)]
+        self.library.glint_backward.argtypes = [ctypes.c_void_p, ctypes.POINTER(Problem), ctypes.POINTER(Gradients)]
         self.context = ctypes.c_void_p()
         options = Options(struct_size=ctypes.sizeof(Options), engine=ENGINE_CPU, threads=threads)
         if self.library.glint_open(ctypes.byref(options), ctypes.byref(self.context)):
@@ -74,6 +84,10 @@ class Glint:
     def forward(self, problem):
         if self.library.glint_forward(self.context, ctypes.byref(problem)):
             sys.exit("glint_forward: " + self.library.glint_last_error(self.context).decode())
+
+    def backward(self, problem, gradients):
+        if self.library.glint_backward(self.context, ctypes.byref(problem), ctypes.byref(gradients)):
+            sys.exit("glint_backward: " + self.library.glint_last_error(self.context).decode())
 
 
 def times(call, budget):
@@ -123,6 +137,29 @@ def measure(glint, dtype, head_dim, causal, seqlen, arguments):
     return in_turns(lambda: F.scaled_dot_product_attention(*peer, is_causal=causal), lambda: glint.forward(problem), arguments.seconds, arguments.turns)
 
 
+def measure_backward(glint, dtype, head_dim, causal, seqlen, arguments):
+    shape = 1, seqlen, arguments.heads, head_dim
+    q, k, v, d_o = (torch.randn(shape, dtype=dtype) for _ in range(4))
+    peer = [t.transpose(1, 2) for t in (q, k, v)]
+    o, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*peer, 0.0, causal)
+    def theirs():
+        return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(d_o.transpose(1, 2), *peer, o, lse, 0.0, causal)
+    outputs = [torch.full_like(q, math.nan) for _ in range(3)]
+    ours_o, ours_lse = torch.full_like(q, math.nan), torch.full((1, arguments.heads, seqlen), math.nan)
+    problem = glint.problem(q, k, v, ours_o, causal)
+    problem.lse = tensor_of(ours_lse)
+    glint.forward(problem)
+    dq, dk, dv = map(tensor_of, outputs)
+    gradients = Gradients(struct_size=ctypes.sizeof(Gradients), d_o=tensor_of(d_o), dq=dq, dk=dk, dv=dv)
+    glint.backward(problem, gradients)
+    for name, got, expected in zip(("dq", "dk", "dv"), outputs, theirs()):
+        expected = expected.transpose(1, 2).float()
+        error = (got.float() - expected).abs().max().item() / expected.abs().max().item()
+        if not error <= (0.03 if dtype == torch.bfloat16 else 1e-4):
+            sys.exit(f"{name} differs by {error} of the largest for {dtype}, head_dim {head_dim}, causal {causal}, seqlen {seqlen}")
+    return in_turns(theirs, lambda: glint.backward(problem, gradients), arguments.seconds, arguments.turns)
+
+
 def geometric_mean(values):
     return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
 
@@ -131,27 +168,33 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--library", default="build/libglint.so")
     parser.add_argument("--output", help="CSV file")
+    parser.add_argument("--backward", action="store_true", help="the backward pass instead of the forward pass")
+    parser.add_argument("--dtypes", type=lambda text: text.split(","), default=["float32", "bfloat16"])
+    parser.add_argument("--head-dims", type=lambda text: [int(n) for n in text.split(",")], default=[64, 128])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--seqlens", type=lambda text: [int(n) for n in text.split(",")], default=[512, 2048, 8192])
+    parser.add_argument("--seqlens", type=lambda text: [int(n) for n in text.split(",")], help="default: 512,2048,8192; backward: 512,2048")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each implementation and shape")
     parser.add_argument("--turns", type=int, default=4)
     arguments = parser.parse_args()
+    arguments.seqlens = arguments.seqlens or ([512, 2048] if arguments.backward else [512, 2048, 8192])
     torch.set_num_threads(arguments.threads)
     torch.set_grad_enabled(False)
     glint = Glint(arguments.library, arguments.threads)
 
     stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    lines = [f"# {stamp}, glint {commit()}, torch {torch.__version__}, {cpu_name()}, {arguments.threads} threads",
+    name = "backward" if arguments.backward else "forward"
+    lines = [f"# {stamp}, glint {commit()}, torch {torch.__version__}, {cpu_name()}, {arguments.threads} threads, {name} pass",
              "dtype,head_dim,causal,heads,seqlen,torch_ms,glint_ms,torch_gflops,glint_gflops,ratio"]
     print("\n".join(lines), flush=True)
     ratios = {False: [], True: []}
-    for dtype in (torch.float32, torch.bfloat16):
-        for head_dim in (64, 128):
+    for dtype in (getattr(torch, name) for name in arguments.dtypes):
+        for head_dim in arguments.head_dims:
             for causal in (False, True):
                 for seqlen in arguments.seqlens:
-                    peer, ours = measure(glint, dtype, head_dim, causal, seqlen, arguments)
-                    gflop = 4e-9 * arguments.heads * seqlen * seqlen * head_dim * (0.5 if causal else 1)
+                    measured = measure_backward if arguments.backward else measure
+                    peer, ours = measured(glint, dtype, head_dim, causal, seqlen, arguments)
+                    gflop = (10e-9 if arguments.backward else 4e-9) * arguments.heads * seqlen * seqlen * head_dim * (0.5 if causal else 1)
                     ratios[causal].append(peer / ours)
                     lines.append(f"{str(dtype)[6:]},{head_dim},{int(causal)},{arguments.heads},{seqlen},{peer * 1e3:.4f},{ours * 1e3:.4f},"
                                  f"{gflop / peer:.1f},{gflop / ours:.1f},{peer / ours:.3f}")

@@ -59,6 +59,7 @@ int testkit_compare(const char *name, const glint_tensor *got, const double *ref
     if (error > worst) worst = error, worst_at = n;
   }
   double ratio = worst == 0 ? 0 : worst / allowed;
+  if (plain_error > rule->relative * largest + rule->absolute) report->of_plain = fmax(report->of_plain, worst / plain_error);
   report->error = fmax(report->error, worst);
   if (ratio > report->worst || !report->worst_of[0]) {
     report->worst = ratio;

@@ -348,7 +348,7 @@ int testkit_make_case(testkit_case *made, const testkit_options *options, uint64
   testkit_random(&m.random);
   p->struct_size = sizeof *p, p->flags = options->flags;
   pick_sizes(&m);
-  int backward = chance(&m, 2, TESTKIT_BACKWARD);
+  int backward = chance(&m, options->only_backward ? 1 : 2, TESTKIT_BACKWARD);
   if (m.fp8) backward = 0;
   pick_lengths(&m);
   testkit_options without = *options;

@@ -43,7 +43,7 @@ enum {
   TESTKIT_SPLITS = 1u << 17,   /* num_splits */
   TESTKIT_EMPTY = 1u << 18,    /* lengths of 0 */
   TESTKIT_LARGE = 1u << 19,    /* scores near +-100 */
-  TESTKIT_BACKWARD = 1u << 20, /* half of the problems that can have a backward pass */
+  TESTKIT_BACKWARD = 1u << 20, /* half of the problems that can have a backward pass, or all: options.only_backward */
   TESTKIT_NO_KEYS = 1u << 21,  /* seqlen_q > seqlen_k with a mask: rows that see no key */
   TESTKIT_FLOAT32_OUT = 1u << 22,
   TESTKIT_WORKSPACE = 1u << 23, /* the caller's workspace, poisoned */
@@ -68,6 +68,7 @@ typedef struct testkit_options {
   int32_t head_dims_count;
   int64_t max_work;             /* limit of batch * heads_q * seqlen_q * seqlen_k * (head_dim + head_dim_v); default 2^22 */
   uint32_t flags;               /* set in every problem */
+  int only_backward;            /* with TESTKIT_BACKWARD: no forward problems (FP8 has only those) */
   const testkit_memory *memory; /* default: malloc */
 } testkit_options;
 
@@ -85,6 +86,7 @@ typedef struct testkit_report {
   double worst;       /* largest error over what is allowed, of all outputs; at most 1 where nothing failed */
   char worst_of[24];  /* the output that it belongs to */
   double error;       /* absolute, largest, of o or of the worst gradient */
+  double of_plain;    /* largest error over the plain implementation's largest, of the outputs where that is above the floor; 0: of none */
 } testkit_report;
 
 /* A problem in host memory with everything that it points to. */

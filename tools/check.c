@@ -21,7 +21,7 @@ typedef struct arguments {
   int verbose, json;
 } arguments;
 
-enum { KEY_CASES = OPTION_VERB_KEYS, KEY_SEED, KEY_CASE, KEY_DTYPE, KEY_HEAD_DIM, KEY_FORWARD, KEY_MAX_WORK, KEY_JSON };
+enum { KEY_CASES = OPTION_VERB_KEYS, KEY_SEED, KEY_CASE, KEY_DTYPE, KEY_HEAD_DIM, KEY_FORWARD, KEY_BACKWARD, KEY_MAX_WORK, KEY_JSON };
 
 static const struct argp_option option_list[] = {
     {"cases", KEY_CASES, "N", 0, "how many random problems (default 500)", 0},
@@ -30,11 +30,18 @@ static const struct argp_option option_list[] = {
     {"dtype", KEY_DTYPE, "TYPE", 0, "only this type (default: f32, bf16 and f16)", 0},
     {"head-dim", KEY_HEAD_DIM, "N", 0, "only this head_dim", 0},
     {"forward", KEY_FORWARD, NULL, 0, "no backward passes", 0},
+    {"backward", KEY_BACKWARD, NULL, 0, "only backward passes", 0},
     {"max-work", KEY_MAX_WORK, "N", 0, "limit of a problem's multiply-adds (default 2^22)", 0},
     {"verbose", 'v', NULL, 0, "one line a problem", 0},
     {"json", KEY_JSON, NULL, 0, "as JSON", 0},
     {0},
 };
+
+static void check_usage(struct argp_state *state, const arguments *a) {
+  int only_fp8 = a->kit.dtypes && !(a->kit.dtypes & ~(1u << GLINT_FLOAT8_E4M3 | 1u << GLINT_FLOAT8_E5M2));
+  if (a->kit.only_backward && a->kit.features == TESTKIT_FORWARD_ALL) argp_error(state, "--forward and --backward exclude each other");
+  if (a->kit.only_backward && only_fp8) argp_error(state, "there are no random backward problems in FP8");
+}
 
 static error_t parse(int key, char *text, struct argp_state *state) {
   arguments *a = state->input;
@@ -46,10 +53,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_DTYPE: a->kit.dtypes = 1u << option_dtype(state, text); return 0;
   case KEY_HEAD_DIM: a->head_dim = (int32_t)option_integer(state, "head-dim", text, 1, 512); return 0;
   case KEY_FORWARD: a->kit.features = TESTKIT_FORWARD_ALL; return 0;
+  case KEY_BACKWARD: a->kit.only_backward = 1; return 0;
   case KEY_MAX_WORK: a->kit.max_work = option_integer(state, "max-work", text, 1, INT64_MAX); return 0;
   case 'v': a->verbose = 1; return 0;
   case KEY_JSON: a->json = 1; return 0;
   case ARGP_KEY_ARG: argp_error(state, "no arguments are expected"); return 0;
+  case ARGP_KEY_END: check_usage(state, a); return 0;
   default: return ARGP_ERR_UNKNOWN;
   }
 }
@@ -95,6 +104,8 @@ typedef struct tally {
   long passed, unsupported, failed;
   testkit_report worst; /* of the passed and failed cases */
   int64_t worst_case;
+  double *of_plain; /* of each case that has one; ascending after run_cases */
+  int64_t of_plain_count;
   cJSON *failures; /* with --json */
 } tally;
 
@@ -113,7 +124,8 @@ static void print_repeat(const arguments *a, const char *engine, int64_t number,
   for (int d = GLINT_FLOAT32; d <= GLINT_FLOAT8_E5M2; d++)
     if (a->kit.dtypes == 1u << d) at += snprintf(text + at, size - (size_t)at, " --dtype %s", io_dtype_name((glint_dtype)d));
   if (a->options.isa) at += snprintf(text + at, size - (size_t)at, " --isa %s", option_isa_name(a->options.isa));
-  if (a->kit.features == TESTKIT_FORWARD_ALL) snprintf(text + at, size - (size_t)at, " --forward");
+  if (a->kit.features == TESTKIT_FORWARD_ALL) at += snprintf(text + at, size - (size_t)at, " --forward");
+  if (a->kit.only_backward) snprintf(text + at, size - (size_t)at, " --backward");
 }
 
 static void tell_failure(const arguments *a, tally *t, const char *engine, int64_t number, const testkit_report *r) {
@@ -150,7 +162,18 @@ static void run_case(const arguments *a, glint_context *context, const char *eng
   default: t->failed++; tell_failure(a, t, engine, number, &r);
   }
   if (r.outcome != TESTKIT_UNSUPPORTED && !(r.worst <= t->worst.worst)) t->worst = r, t->worst_case = number;
+  if (r.of_plain > 0) t->of_plain[t->of_plain_count++] = r.of_plain;
   if (a->verbose && !a->json) tell_verbose(number, &r);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* A share of the cases has errors of at most so many times the plain implementation's. */
+static double of_plain_at(const tally *t, double share) {
+  return t->of_plain_count ? t->of_plain[(int64_t)((double)(t->of_plain_count - 1) * share)] : 0;
 }
 
 static void tell_json(const arguments *a, const char *engine, tally *t) {
@@ -165,6 +188,9 @@ static void tell_json(const arguments *a, const char *engine, tally *t) {
   cJSON_AddNumberToObject(object, "worst_share_of_allowed", t->worst.worst);
   cJSON_AddNumberToObject(object, "worst_case", (double)t->worst_case);
   cJSON_AddStringToObject(object, "worst_problem", t->worst.problem);
+  cJSON_AddNumberToObject(object, "of_plain_cases", (double)t->of_plain_count);
+  cJSON_AddNumberToObject(object, "of_plain_median", of_plain_at(t, 0.5));
+  cJSON_AddNumberToObject(object, "of_plain_largest", of_plain_at(t, 1));
   cJSON_AddItemToObject(object, "failures", t->failures);
   char *text = cJSON_Print(object);
   puts(text ? text : "{}");
@@ -179,6 +205,11 @@ static void tell_summary(const arguments *a, const char *engine, const tally *t)
   char repeat[256];
   print_repeat(a, engine, t->worst_case, repeat, sizeof repeat);
   printf("worst: %s at %.2f of the allowed error: %s\n  %s\n", t->worst.worst_of, t->worst.worst, t->worst.problem, repeat);
+  if (t->of_plain_count)
+    printf("error over that of a plain implementation (%" PRId64
+           " problems where that is above the floor): median %.2f, 99 in 100 at most %.2f, "
+           "largest %.2f; 2 and the floor are allowed\n",
+           t->of_plain_count, of_plain_at(t, 0.5), of_plain_at(t, 0.99), of_plain_at(t, 1));
 }
 
 static void run_cases(const arguments *a, glint_context *context, const char *engine, tally *t) {
@@ -189,6 +220,7 @@ static void run_cases(const arguments *a, glint_context *context, const char *en
     run_case(a, context, engine, n, t);
   }
   progress_stop();
+  qsort(t->of_plain, (size_t)t->of_plain_count, sizeof *t->of_plain, compare_doubles);
 }
 
 static int run(int argc, char **argv) {
@@ -211,12 +243,20 @@ static int run(int argc, char **argv) {
   if (a.head_dim) a.kit.head_dims = &a.head_dim, a.kit.head_dims_count = 1;
   const char *engine = option_engine_name(glint_context_engine(context));
   tally t = {.worst = {.worst = -1}, .failures = a.json ? cJSON_CreateArray() : NULL};
+  t.of_plain = malloc((size_t)(a.only >= 0 ? 1 : a.cases) * sizeof *t.of_plain);
+  if (!t.of_plain) {
+    memory_close(&m);
+    glint_close(context);
+    cJSON_Delete(t.failures);
+    return snprintf(error.text, sizeof error.text, "check: out of memory for %" PRId64 " cases", a.cases), verb_fail(&error);
+  }
   if (!a.json) printf("engine %s, seed %" PRIu64 "\n", engine, a.seed);
   run_cases(&a, context, engine, &t);
   if (a.json)
     tell_json(&a, engine, &t);
   else
     tell_summary(&a, engine, &t);
+  free(t.of_plain);
   memory_close(&m);
   glint_close(context);
   if (t.failed == 0 && t.passed == 0 && a.only < 0)
