@@ -137,6 +137,7 @@ static void flush_log(sim_device *d, access_log *g) {
     if (g->space & (SPACE_GMEM_READ | SPACE_GMEM_WRITE)) count_sectors(d, l, &g->instances[i], g->bytes, g->space & SPACE_GMEM_WRITE);
   }
   g->used = 0;
+  g->space = 0;
   memset(g->visits, 0, sizeof g->visits);
 }
 
@@ -151,8 +152,9 @@ void count_access(sim_thread *t, sim_place *at, u32 space, u32 bytes, u32 smem, 
   t->instructions++;
   access_log *g = log_of(w, at);
   if (!g) return;
-  g->bytes = bytes, g->space = space;
   if (g->visits[t->lane] == MOST_INSTANCES) flush_log(t->block->device, g);
+  g->bytes = bytes;
+  g->space |= space; /* a lane that only fills with zeros reads nothing, its neighbours may */
   u32 i = g->visits[t->lane]++;
   if (i >= g->used) {
     if (!grow(&g->instances, &g->capacity, i + 1, sizeof *g->instances)) return;

@@ -1,5 +1,6 @@
-/* glint bench: the CPU engine's speed as shares of what this machine can do, measured in the same run. */
+/* glint bench: the CPU engine's speed as shares of what this machine can do, measured in the same run; and the ladder of GPU algorithms. */
 #include "bench.h"
+#include "bench_ladder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 
 typedef struct arguments {
   bench_arguments b;
-  int peak, decode, scaling;
+  int peak, decode, scaling, ladder;
   report_format format;
 } arguments;
 
@@ -24,6 +25,7 @@ enum {
   KEY_PEAK = OPTION_VERB_KEYS,
   KEY_DECODE,
   KEY_SCALING,
+  KEY_LADDER,
   KEY_DTYPE,
   KEY_HEAD_DIM,
   KEY_CAUSAL,
@@ -43,12 +45,14 @@ static const struct argp_option option_list[] = {
     {"peak", KEY_PEAK, NULL, 0, "this machine's ceilings: multiply-adds of each instruction set, read bandwidth", 1},
     {"decode", KEY_DECODE, NULL, 0, "one query a sequence over long caches, as a share of the read bandwidth", 1},
     {"scaling", KEY_SCALING, NULL, 0, "1, 2, 4, ... threads, as a share of linear", 1},
+    {"ladder", KEY_LADDER, NULL, 0,
+     "plain arithmetic, FlashAttention-1, -2 and -3 on the same problem: bytes moved, by the simulator, and time, where there is a GPU", 1},
     {NULL, 0, NULL, 0, "Shapes; lists are separated by commas", 2},
-    {"dtype", KEY_DTYPE, "LIST", 0, "f32, bf16, f16 (default f32,bf16; decode: bf16)", 2},
-    {"head-dim", KEY_HEAD_DIM, "LIST", 0, "default 64,128; decode and scaling: 128", 2},
-    {"causal", KEY_CAUSAL, "LIST", 0, "0, 1 (default 0,1; scaling: 0)", 2},
-    {"seqlen", KEY_SEQLEN, "LIST", 0, "default 512,2048,8192; decode: 4096,16384,32768,131072; scaling: 8192", 2},
-    {"batch", KEY_BATCH, "LIST", 0, "default 1; decode: 1,8", 2},
+    {"dtype", KEY_DTYPE, "LIST", 0, "f32, bf16, f16 (default f32,bf16; decode and ladder: bf16)", 2},
+    {"head-dim", KEY_HEAD_DIM, "LIST", 0, "default 64,128; decode, scaling and ladder: 128", 2},
+    {"causal", KEY_CAUSAL, "LIST", 0, "0, 1 (default 0,1; decode, scaling and ladder: 0)", 2},
+    {"seqlen", KEY_SEQLEN, "LIST", 0, "default 512,2048,8192; decode: 4096,16384,32768,131072; scaling: 8192; ladder: 512", 2},
+    {"batch", KEY_BATCH, "LIST", 0, "default 1; decode: 1,8; ladder: 16384 tokens", 2},
     {"heads", KEY_HEADS, "H[/K]", 0, "default 16; decode: 32/8", 2},
     {"isa", KEY_ISA, "LIST", 0, "default auto", 2},
     {"threads", KEY_THREADS, "LIST", 0, "default: OpenMP's", 2},
@@ -93,7 +97,7 @@ static void use_default(bench_list *list, int count, const int64_t *values) {
 
 static void set_defaults(arguments *a) {
   bench_arguments *b = &a->b;
-  int one_dim = a->decode || a->scaling;
+  int one_dim = a->decode || a->scaling || a->ladder;
   if (a->decode) {
     DEFAULT(b->dtypes, GLINT_BFLOAT16);
     DEFAULT(b->seqlens, 4096, 16384, 32768, 131072);
@@ -103,6 +107,11 @@ static void set_defaults(arguments *a) {
   if (one_dim) DEFAULT(b->head_dims, 128);
   if (one_dim) DEFAULT(b->causal, 0);
   if (a->scaling) DEFAULT(b->seqlens, 8192);
+  if (a->ladder) {
+    DEFAULT(b->dtypes, GLINT_BFLOAT16);
+    DEFAULT(b->seqlens, 512);
+    DEFAULT(b->batches, 0); /* by the length */
+  }
   DEFAULT(b->dtypes, GLINT_FLOAT32, GLINT_BFLOAT16);
   DEFAULT(b->head_dims, 64, 128);
   DEFAULT(b->causal, 0, 1);
@@ -125,6 +134,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_PEAK: a->peak = 1; return 0;
   case KEY_DECODE: a->decode = 1; return 0;
   case KEY_SCALING: a->scaling = 1; return 0;
+  case KEY_LADDER: a->ladder = 1; return 0;
   case KEY_DTYPE: parse_list(state, text, list_dtype, &b->dtypes); return 0;
   case KEY_HEAD_DIM: parse_list(state, text, list_size, &b->head_dims); return 0;
   case KEY_CAUSAL: parse_list(state, text, list_switch, &b->causal); return 0;
@@ -139,7 +149,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_CSV: a->format = REPORT_CSV; return 0;
   case ARGP_KEY_ARG: argp_error(state, "no arguments are expected"); return 0;
   case ARGP_KEY_END:
-    if (a->peak + a->decode + a->scaling > 1) argp_error(state, "one of --peak, --decode and --scaling at a time");
+    if (a->peak + a->decode + a->scaling + a->ladder > 1) argp_error(state, "one of --peak, --decode, --scaling and --ladder at a time");
     set_defaults(a);
     return 0;
   default: return ARGP_ERR_UNKNOWN;
@@ -203,6 +213,7 @@ static const report_column columns[] = {
     {"share", "share", 6, "%.3f"},
     {"linear", "linear", 6, "%.3f"},
 };
+enum { LADDER_TOKENS = 16384 }; /* batch * seqlen of the papers' grid */
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static void report_shape(report *r, const bench_shape *s, const bench_result *result) {
@@ -258,7 +269,8 @@ static glint_status run_variants(const arguments *a, bench_shape s, report *r, g
   return status;
 }
 
-static glint_status run_grid(const arguments *a, report *r, glint_error *error) {
+/* ladder: NULL, or what measures instead of the CPU engine. */
+static glint_status run_grid(const arguments *a, bench_ladder *ladder, report *r, glint_error *error) {
   const bench_arguments *b = &a->b;
   const bench_list *axes[5] = {&b->dtypes, &b->head_dims, &b->causal, &b->batches, &b->seqlens};
   int total = 1;
@@ -274,7 +286,8 @@ static glint_status run_grid(const arguments *a, report *r, glint_error *error) 
                      .heads_q = b->heads_q,
                      .heads_kv = b->heads_kv};
     s.seqlen_q = a->decode ? 1 : s.seqlen_k;
-    glint_status status = run_variants(a, s, r, error);
+    if (s.batch == 0) s.batch = s.seqlen_k < LADDER_TOKENS ? LADDER_TOKENS / s.seqlen_k : 1;
+    glint_status status = ladder ? bench_ladder_run(ladder, &s, r, error) : run_variants(a, s, r, error);
     if (status != GLINT_OK) return status;
   }
   return GLINT_OK;
@@ -290,11 +303,17 @@ static int run(int argc, char **argv) {
   if (a.peak) {
     report_open(&r, a.format, peak_columns, sizeof peak_columns / sizeof *peak_columns, stdout);
     run_peak(&a, &r);
+  } else if (a.ladder) {
+    bench_ladder *ladder;
+    report_open(&r, a.format, bench_ladder_columns, bench_ladder_column_count, stdout);
+    status = bench_ladder_open(a.b.seconds, &ladder, &error);
+    if (status == GLINT_OK) status = run_grid(&a, ladder, &r, &error);
+    bench_ladder_close(ladder);
   } else {
     report_open(&r, a.format, columns, COLUMNS, stdout);
     report_hide(&r, a.decode ? "gflops" : "gbs");
     if (!a.scaling) report_hide(&r, "linear");
-    status = run_grid(&a, &r, &error);
+    status = run_grid(&a, NULL, &r, &error);
   }
   progress_stop();
   report_close(&r);

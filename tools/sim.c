@@ -1,14 +1,11 @@
 /* glint sim: one problem on the GPU simulator, with everything that its model counts and finds. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/path.h"
-#include "cuda/simulator.h"
 #include "options.h"
 #include "report.h"
-#include "sim.h"
+#include "simulator.h"
 #include "testkit.h"
 #include "verb.h"
 
@@ -95,29 +92,6 @@ static const struct argp parser = {option_list,
                                    NULL,
                                    NULL};
 
-/* ---- the simulator's library, which the engine has loaded too ---- */
-
-static const glint_sim_interface *find_simulator(glint_error *error) {
-  char path[4096];
-  glint_sim_path(path, sizeof path);
-  void *library = dlopen(path, RTLD_NOW);
-  const glint_sim_interface *simulator = library ? (const glint_sim_interface *)dlsym(library, "glint_sim_driver") : NULL;
-  if (!simulator) glint_fail(error, GLINT_ERROR_NOT_FOUND, "the simulator is not usable: %.300s", dlerror());
-  return simulator;
-}
-
-/* The report of the device that ran; NULL: none did. */
-static const sim_report *report_of_the_run(const glint_sim_interface *simulator) {
-  for (int i = 0;; i++) {
-    const sim_report *r = simulator->report(i);
-    if (!r || r->launches) return r;
-  }
-}
-
-static void reset_reports(const glint_sim_interface *simulator) {
-  for (int i = 0; simulator->report(i); i++) simulator->reset_report(i);
-}
-
 /* ---- the problem ---- */
 
 static glint_tensor tensor(testkit_case *c, const arguments *a, int64_t rows, int64_t heads, int64_t columns, double magnitude) {
@@ -191,11 +165,11 @@ static void add_json(cJSON *list, const arguments *a, int modes, const testkit_r
 static int run_once(const arguments *a, glint_context *context, const glint_sim_interface *simulator, int modes, cJSON *list) {
   testkit_case c;
   testkit_report judged;
-  reset_reports(simulator);
+  simulator_reset(simulator);
   simulator->set_modes((uint32_t)modes, a->seed);
   make_problem(a, &c);
   testkit_judge(context, NULL, &c.problem, a->backward ? &c.gradients : NULL, &judged);
-  const sim_report *r = report_of_the_run(simulator);
+  const sim_report *r = simulator_report(simulator);
   if (list)
     add_json(list, a, modes, &judged, r);
   else
@@ -222,7 +196,7 @@ static int run(int argc, char **argv) {
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   if (!a.head_dim_v) a.head_dim_v = a.head_dim;
   a.options.engine = GLINT_ENGINE_SIM;
-  const glint_sim_interface *simulator = find_simulator(&error);
+  const glint_sim_interface *simulator = simulator_find(&error);
   if (!simulator) return verb_fail(&error);
   if (glint_open(&a.options, &context) != GLINT_OK) return verb_fail_library(NULL, "open the simulator");
   cJSON *list = a.json ? cJSON_CreateArray() : NULL;

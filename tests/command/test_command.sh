@@ -74,6 +74,15 @@ for part in "<svg " ">animal<" ">\[CLS\]<" "</svg>"; do
 done
 
 if "$glint" plan --engine sim >"$work/sim" 2>&1; then # where the simulator is built
+  # 96 rows and keys of 64 columns in bfloat16: 12288 bytes a tensor. FlashAttention-1 takes q once for each of its two blocks of keys, and each
+  # row's o (256 bytes), maximum and sum (4 each) leave once and come back once, maximum and sum to four lanes; FlashAttention-2 has one tile of
+  # rows, so all comes once.
+  ladder=("$glint" bench --ladder --head-dim 64 --seqlen 96 --batch 1 --heads 1)
+  expect "FlashAttention-1 on the ladder" 0 "^FlashAttention-1,.*,1,0.024576,0.024576,0.052992,0.012672,0.114816," "${ladder[@]}" --csv
+  expect "FlashAttention-2 on the ladder" 0 "^FlashAttention-2,.*,1,0.012288,0.024576,0,0.012672,0.049536,0.049536," "${ladder[@]}" --csv
+  expect "the ladder as a table" 0 "^FlashAttention-3 +glint_forward_fa3_bf16_d64 +64 +0 +96 +1 " "${ladder[@]}"
+  expect "the ladder as json" 0 '"rung":\s*"plain arithmetic"' "${ladder[@]}" --json
+  expect "a rung that refuses says why" 0 "^FlashAttention-1 .*head_dim is 256" "$glint" bench --ladder --head-dim 256 --seqlen 20 --batch 1 --heads 1
   expect "a pipeline" 0 "two softmaxes at once" "$glint" trace --engine sim --batch 1 --heads 1 --seqlen 300 --causal --begin 0 --save "$work/stamps" -o "$work/t.svg"
   expect "the same from its stamps" 0 "drawn" "$glint" trace --load "$work/stamps" --begin 0 -o "$work/again.svg"
   cmp -s "$work/t.svg" "$work/again.svg" || { echo "FAILED: the saved stamps draw another picture"; failures=$((failures + 1)); }

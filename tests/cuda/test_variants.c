@@ -1,11 +1,12 @@
-/* One kernel of the variants table on the simulator, judged against the oracle: random problems over everything that its line promises, and
- * lengths around its tile's edges, with asynchronous work completing late and early. The model's hazards fail the call, so a pass also says
- * that none was found, nor any bank conflict at the line's own head_dim.
+/* One kernel of the variants table, judged against the oracle: random problems over everything that its line promises, and lengths around its
+ * tile's edges. On the simulator asynchronous work completes late and early, and the model's hazards fail the call, so a pass also says
+ * that none was found, nor any bank conflict at the line's own head_dim. With GLINT_TEST_ENGINE=cuda in the environment on the GPU.
  *
  *   test_variants NAME [problems]      (a prefix of NAME runs several) */
 #include "cuda/path.h"
 #include "cuda/simulator.h"
 #include "cuda/variant.h"
+#include "device_memory.h"
 #include "params.h"
 #include "sim.h"
 #include "testkit.h"
@@ -20,7 +21,8 @@
 
 typedef struct run {
   const glint_variant *variant;
-  const glint_sim_interface *simulator;
+  const glint_sim_interface *simulator; /* NULL: on the GPU */
+  const testkit_memory *memory;
   glint_context *context;
   uint64_t seed;
   int passed, refused, failed;
@@ -60,6 +62,10 @@ static void tell(run *r, const testkit_report *report, const char *what, uint64_
          (unsigned long long)r->seed, (unsigned long long)(number % MODES), report->problem, report->message);
 }
 
+static void set_modes(const run *r, uint64_t n) {
+  if (r->simulator) r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
+}
+
 static void random_problems(run *r, int problems) {
   const int32_t d = r->variant->head_dim;
   const int32_t dims[] = {d, d, d > 16 ? d - 8 : d, d > 32 ? (d / 2 + 8) / 8 * 8 : d};
@@ -67,11 +73,12 @@ static void random_problems(run *r, int problems) {
                                    .dtypes = 1u << r->variant->dtype,
                                    .head_dims = dims,
                                    .head_dims_count = 4,
+                                   .memory = r->memory,
                                    .max_work =
                                        r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
   for (uint64_t n = 0; n < (uint64_t)problems; n++) {
     testkit_report report;
-    r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
+    set_modes(r, n);
     testkit_run_case(r->context, &options, r->seed, n, &report);
     tell(r, &report, "random problem", n);
   }
@@ -86,6 +93,7 @@ static int64_t length_near(int32_t tile, uint64_t *random) {
 static void edge_problems(run *r, int problems) {
   const glint_variant *v = r->variant;
   const glint_dtype dtype = (glint_dtype)v->dtype;
+  const testkit_options options = {.memory = r->memory};
   uint64_t random = r->seed;
   for (uint64_t n = 0; n < (uint64_t)problems; n++) {
     testkit_case c;
@@ -101,8 +109,8 @@ static void edge_problems(run *r, int problems) {
     c.problem.v = testkit_tensor(&c, dtype, 4, vv, 1, &random);
     c.problem.o = testkit_tensor(&c, dtype, 4, o, 0, &random);
     c.problem.lse = testkit_tensor(&c, GLINT_FLOAT32, 3, lse, 0, &random);
-    r->simulator->set_modes((uint32_t)(n % MODES), r->seed + n);
-    testkit_judge(r->context, NULL, &c.problem, NULL, &report);
+    set_modes(r, n);
+    testkit_judge(r->context, &options, &c.problem, NULL, &report);
     tell(r, &report, "edge problem", n);
     testkit_free_case(&c);
   }
@@ -122,37 +130,44 @@ static long conflicts(const run *r, int ordinal) {
 }
 
 static int test_variant(const glint_variant *v, const glint_sim_interface *simulator, int problems) {
-  run r = {.variant = v, .simulator = simulator, .seed = testkit_fresh_seed()};
+  run r = {.variant = v, .simulator = simulator, .memory = simulator ? NULL : device_memory(), .seed = testkit_fresh_seed()};
   const int ordinal = v->arch == 90 ? 0 : 1; /* of the stand-in's devices */
-  const glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_SIM, .arch = v->arch, .kernel = v->name};
+  const glint_options options = {
+      .struct_size = sizeof options, .engine = simulator ? GLINT_ENGINE_SIM : GLINT_ENGINE_CUDA, .arch = v->arch, .kernel = v->name};
   if (glint_open(&options, &r.context) != GLINT_OK) {
     printf("%s: %s\n", v->name, glint_last_error(NULL));
     return 1;
   }
   /* a third of the problems is for the backward pass: the others a backward kernel refuses, as it should */
   random_problems(&r, is_backward(v) ? 8 * problems : problems);
-  simulator->reset_report(ordinal); /* with head_dim as the line has it, shared memory is accessed without conflicts */
+  if (simulator) simulator->reset_report(ordinal); /* with head_dim as the line has it, shared memory is accessed without conflicts */
   if (!is_backward(v)) edge_problems(&r, problems / 2);
-  const long ways = conflicts(&r, ordinal);
+  const long ways = simulator ? conflicts(&r, ordinal) : 0;
   printf("%s: %d right, %d refused, %d wrong, %ld bank conflicts\n", v->name, r.passed, r.refused, r.failed, ways);
+  fflush(stdout);
   if (r.passed < problems / 2) printf("%s: too few of the problems were for this kernel\n", v->name);
   glint_close(r.context);
   return r.failed > 0 || r.passed < problems / 2 || ways > 0;
 }
 
-int main(int argc, char **argv) {
+/* NULL: not usable. */
+static const glint_sim_interface *open_simulator(void) {
   char path[4096];
-  int found = 0, failed = 0;
-  if (argc < 2) return 2;
   glint_sim_path(path, sizeof path);
   void *library = dlopen(path, RTLD_NOW);
   const glint_sim_interface *simulator = library ? dlsym(library, "glint_sim_driver") : NULL;
-  if (!simulator) {
-    printf("%s\n", dlerror());
-    return 1;
-  }
+  if (!simulator) printf("%s\n", dlerror());
+  return simulator;
+}
+
+int main(int argc, char **argv) {
+  const char *engine = getenv("GLINT_TEST_ENGINE");
+  const glint_sim_interface *simulator = NULL;
+  int found = 0, failed = 0;
+  if (argc < 2) return 2;
+  if ((!engine || strcmp(engine, "cuda") != 0) && !(simulator = open_simulator())) return 1;
   for (const glint_variant *v = glint_variants; v->name; v++)
-    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0) {
+    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0 && strcmp(v->source, "backward_prepare.c") != 0) { /* that runs before others */
       found++;
       failed += test_variant(v, simulator, argc > 2 ? atoi(argv[2]) : 16);
     }

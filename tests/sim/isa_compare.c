@@ -5,6 +5,7 @@
  *
  *   isa_compare [seed [driver]]     driver: libcuda.so.1; libisa_sim.so itself to try this program without a GPU
  *
+ * Every part runs in a process of its own, since an instruction that the GPU refuses spoils the context it ran in: the others go on.
  * Exit status 0: all agree. 77: no GPU of compute capability 9.0 here. */
 #include "cuda/driver.h"
 #include "sim_params.h"
@@ -13,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WORDS   (1 << 16)
 #define SKIPPED 77
@@ -34,6 +37,7 @@ static machine gpu = {.name = "GPU"}, model = {.name = "simulator"};
 static uint32_t in[WORDS], of_gpu[WORDS], of_model[WORDS];
 static uint64_t state_of_random;
 static int failures, compared;
+static char underway[160]; /* what runs now, for the message of a failing call */
 
 static uint32_t random_u32(void) {
   state_of_random = state_of_random * 6364136223846793005ull + 1442695040888963407ull;
@@ -53,7 +57,7 @@ static uint32_t as_bits(float f) {
 static void must(machine *m, CUresult result, const char *call) {
   glint_error error = {""};
   if (glint_driver_result(&m->driver, result, call, &error) == GLINT_OK) return;
-  printf("%s: %s\n", m->name, error.text);
+  printf("%s%s%s: %s\n", m->name, *underway ? ", " : "", underway, error.text);
   exit(1);
 }
 #define MUST(m, name, arguments) must(m, (m)->driver.name arguments, #name)
@@ -132,9 +136,11 @@ static void run(machine *m, const void *code, const char *kernel, const char *mo
 static void run_both(const void *code, const char *kernel, const char *model_kernel, uint32_t threads, uint32_t shared, uint32_t n,
                      uint32_t fault, const map_form *map, const map_form *map_out) {
   static const map_form none;
+  if (!*underway) snprintf(underway, sizeof underway, "%s", kernel);
   /* the context of each machine was pushed by its own library: nothing to switch */
   run(&gpu, code, kernel, model_kernel, threads, shared, n, fault, map ? map : &none, map_out ? map_out : &none, of_gpu);
   run(&model, code, kernel, model_kernel, threads, shared, n, fault, map ? map : &none, map_out ? map_out : &none, of_model);
+  *underway = 0;
 }
 
 static void differ(const char *what, uint32_t index, double bound) {
@@ -158,28 +164,45 @@ static void random_words(uint32_t count) {
 }
 
 /* ---- instructions that move or convert bits ------------------------------------------------------------------------------------ */
-static void compare_moves(void) {
-  static const uint32_t loads[] = {1, 2, 4, 9, 10, 12}, stores[] = {2, 4, 10, 12};
-  char what[64];
-  for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+static void compare_ldmatrix(int unused) {
+  static const uint32_t forms[] = {1, 2, 4, 9, 10, 12};
+  (void)unused;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     random_words(128);
-    run_both(isa_code, "num_ldmatrix", "num_ldmatrix", 32, 512, loads[i], 0, NULL, NULL);
-    snprintf(what, sizeof what, "ldmatrix form %u", loads[i]);
-    same_words(what, 0, 128);
+    run_both(isa_code, "num_ldmatrix", "num_ldmatrix", 32, 512, forms[i], 0, NULL, NULL);
+    same_words("ldmatrix", 0, 128);
   }
-  for (size_t i = 0; i < sizeof stores / sizeof *stores; i++) {
+}
+
+static void compare_stmatrix(int unused) {
+  static const uint32_t forms[] = {2, 4, 10, 12};
+  (void)unused;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
     random_words(128);
-    run_both(isa_code, "num_stmatrix", "num_stmatrix", 32, 512, stores[i], 0, NULL, NULL);
-    snprintf(what, sizeof what, "stmatrix form %u", stores[i]);
-    same_words(what, 0, 128);
+    run_both(isa_code, "num_stmatrix", "num_stmatrix", 32, 512, forms[i], 0, NULL, NULL);
+    same_words("stmatrix", 0, 128);
   }
+}
+
+static void compare_lanes(int unused) {
+  (void)unused;
   random_words(128);
   run_both(isa_code, "num_movmatrix", "num_movmatrix", 32, 0, 0, 0, NULL, NULL);
   same_words("movmatrix", 0, 32);
   run_both(isa_code, "num_shuffles", "num_shuffles", 32, 0, 0, 0, NULL, NULL);
   same_words("shuffles and votes", 0, 256);
+}
+
+static void compare_cp_async(int unused) {
+  (void)unused;
+  random_words(128);
   run_both(isa_code, "num_cp_async", "num_cp_async", 32, 512, 0, 0, NULL, NULL);
   same_words("cp.async", 0, 128);
+}
+
+static void compare_memory(int unused) {
+  (void)unused;
+  random_words(128);
   run_both(isa_code, "num_memory", "num_memory", 128, 4096 + 64, 0, 0, NULL, NULL);
   same_words("bulk copies, reductions, atomics", 0, 512);
 }
@@ -194,11 +217,12 @@ static void same_pairs(const char *what, uint32_t i, uint32_t infinity) {
   }
 }
 
-static void compare_arithmetic(void) {
+static void compare_arithmetic(int unused) {
   static const uint32_t special[] = {0,          0x80000000, 0x3f800000, 0x7f800000, 0xff800000, 0x00000001, 0x00800000, 0x47800000,
                                      0x477fefff, 0x477ff000, 0x33000000, 0x33000001, 0x43e00000, 0x43e80000, 0x43e80001, 0x3b000000};
   static const char *const exact[] = {"fma.f32",        "max.f32",        "min.f32",    "f32 of f16 lo", "f32 of f16 hi",
                                       "f32 of bf16 lo", "f32 of bf16 hi", "mul.hi.u32", "clz, popc"};
+  (void)unused;
   for (int round = 0; round < 200; round++) {
     for (uint32_t i = 0; i < 128; i++) {
       in[i] = round % 2 ? as_bits(ldexpf((float)(int32_t)random_u32(), (int)(random_u32() % 60) - 60)) : random_u32();
@@ -245,7 +269,8 @@ static void close_pairs(const char *what, uint32_t i, int mantissa, uint32_t inf
   }
 }
 
-static void compare_approximations(void) {
+static void compare_approximations(int unused) {
+  (void)unused;
   for (int round = 0; round < 200; round++) {
     for (uint32_t i = 0; i < 128; i++) {
       in[i] = round % 2 ? as_bits((float)(int32_t)random_u32() * 0x1p-27f) : random_u32();
@@ -266,7 +291,8 @@ static void compare_approximations(void) {
 }
 
 /* ---- TMA -------------------------------------------------------------------------------------------------------------------------- */
-static void compare_tma(void) {
+/* type: of the elements, 0 to 3 */
+static void compare_tma(int type) {
   static const struct {
     int type;
     uint32_t bytes;
@@ -275,8 +301,8 @@ static void compare_tma(void) {
                {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2},
                {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4}};
   char what[128];
-  for (int round = 0; round < 120; round++) {
-    uint32_t t = random_u32() % 4, swizzle = random_u32() % 4, bytes = types[t].bytes, row = 16u << swizzle;
+  for (int round = 0; round < 30; round++) {
+    uint32_t t = (uint32_t)type, swizzle = random_u32() % 4, bytes = types[t].bytes, row = 16u << swizzle;
     if (swizzle == 0) row = 16 * (1 + random_u32() % 8);
     map_form map = {
         1,           types[t].type,         2, (int)swizzle, bytes == 1 ? 0 : (int)(random_u32() % 2), bytes, 256 / bytes, 96, 64,
@@ -294,9 +320,10 @@ static void compare_tma(void) {
       }
     in[0] = (uint32_t)((int)(random_u32() % 400) - 100), in[1] = (uint32_t)((int)(random_u32() % 160) - 40);
     in[2] = (uint32_t)((int)(random_u32() % 300) - 40), in[3] = (uint32_t)((int)(random_u32() % 130) - 20);
-    run_both(isa_code, "num_tma", "num_tma", 128, 65536 + 64, row * map.box_rows, add, &map, &map_out);
     snprintf(what, sizeof what, "TMA type %d swizzle %u box %u x %u at %d, %d; out at %d, %d add %u nan %d", map.type, swizzle,
              map.box_columns, map.box_rows, (int)in[0], (int)in[1], (int)in[2], (int)in[3], add, map.nan_fill);
+    strcpy(underway, what);
+    run_both(isa_code, "num_tma", "num_tma", 128, 65536 + 64, row * map.box_rows, add, &map, &map_out);
     same_words(what, 0, row * map.box_rows / 4);
     same_words(what, 16384, 96 * 64);
   }
@@ -322,7 +349,8 @@ static uint32_t element_word(int type, int integers) {
   return w;
 }
 
-static void compare_mma(void) {
+static void compare_mma(int unused) {
+  (void)unused;
   for (int round = 0; round < 100; round++) {
     int type = round % 2, integers = round / 2 % 2;
     for (uint32_t i = 0; i < 320; i++)
@@ -349,6 +377,7 @@ static void compare_wgmma_form(uint32_t n, const void *code, int type, uint32_t 
   snprintf(kernel, sizeof kernel, "num_wgmma_%u", n);
   snprintf(what, sizeof what, "wgmma n %u type %d swizzle %u trans %u %u registers %u accumulate %u%s", n, type, swizzle, ta, tb, registers,
            accumulate, integers ? ", integers" : "");
+  strcpy(underway, what);
   run_both(code, kernel, "num_wgmma", 128, 2 * 64 * 256 * 2 + 64, n,
            swizzle | (uint32_t)type << 2 | ta << 4 | tb << 5 | registers << 6 | accumulate << 7, &a, &b);
   /* integers: exact, 14 bits are enough. Random: 64 (128) products, each aligned to the largest; e4m3 keeps 13 bits or so */
@@ -357,7 +386,7 @@ static void compare_wgmma_form(uint32_t n, const void *code, int type, uint32_t 
     for (uint32_t i = 0; i < n / 2; i++) close_float(what, 128 * t + i, bound);
 }
 
-static void compare_wgmma(void) {
+static void compare_wgmma(uint32_t n, int type) {
   static const struct {
     uint32_t n;
     const unsigned char *code;
@@ -367,37 +396,74 @@ static void compare_wgmma(void) {
 #undef WIDTH
   };
   static const uint32_t least_n[4] = {8, 64, 32, 16};
-  for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
-    for (uint32_t form = 0; form < 64; form++) {
-      uint32_t swizzle = form & 3, ta = form >> 2 & 1, tb = form >> 3 & 1, registers = form >> 4 & 1;
-      int integers = form >> 5 & 1;
-      if ((registers && ta) || (tb && widths[w].n % least_n[swizzle])) continue;
-      for (int type = BF16; type <= E4M3; type++)
-        if (type != E4M3 || (!ta && !tb)) compare_wgmma_form(widths[w].n, widths[w].code, type, swizzle, ta, tb, registers, integers);
-    }
+  size_t w = 0;
+  while (widths[w].n != n) w++;
+  for (uint32_t form = 0; form < 64; form++) {
+    uint32_t swizzle = form & 3, ta = form >> 2 & 1, tb = form >> 3 & 1, registers = form >> 4 & 1;
+    int integers = form >> 5 & 1;
+    if ((registers && ta) || (tb && n % least_n[swizzle]) || (type == E4M3 && (ta || tb))) continue;
+    compare_wgmma_form(n, widths[w].code, type, swizzle, ta, tb, registers, integers);
+  }
+}
+static void compare_wgmma_bf16(int n) { compare_wgmma((uint32_t)n, BF16); }
+static void compare_wgmma_f16(int n) { compare_wgmma((uint32_t)n, F16); }
+static void compare_wgmma_e4m3(int n) { compare_wgmma((uint32_t)n, E4M3); }
+
+/* ---- parts ------------------------------------------------------------------------------------------------------------------------ */
+typedef struct part {
+  const char *name;
+  void (*compare)(int argument);
+  int argument;
+} part;
+
+static const part parts[] = {{"ldmatrix", compare_ldmatrix, 0},
+                             {"stmatrix", compare_stmatrix, 0},
+                             {"movmatrix, shuffles, votes", compare_lanes, 0},
+                             {"cp.async", compare_cp_async, 0},
+                             {"bulk copies, reductions, atomics", compare_memory, 0},
+                             {"arithmetic, conversions", compare_arithmetic, 0},
+                             {"approximations", compare_approximations, 0},
+                             {"mma", compare_mma, 0},
+                             {"TMA, 8 bits", compare_tma, 0},
+                             {"TMA, fp16", compare_tma, 1},
+                             {"TMA, bf16", compare_tma, 2},
+                             {"TMA, float32", compare_tma, 3},
+#define WIDTH(n)                                                                                                                           \
+  {"wgmma bf16, n " #n, compare_wgmma_bf16, n}, {"wgmma fp16, n " #n, compare_wgmma_f16, n}, {"wgmma e4m3, n " #n, compare_wgmma_e4m3, n},
+                             WIDTHS(WIDTH)
+#undef WIDTH
+};
+enum { PARTS = sizeof parts / sizeof *parts };
+
+/* In a process of its own: opens both machines and compares. */
+static int run_part(const part *p, const char *driver, const char *simulator) {
+  if (!machine_open(&gpu, driver, 9)) return SKIPPED;
+  if (!machine_open(&model, simulator, 9)) return 1;
+  p->compare(p->argument);
+  printf("%s: %d values compared, %d differ\n", p->name, compared, failures);
+  return failures != 0;
 }
 
 int main(int argc, char **argv) {
   char path[4096];
   const char *slash = strrchr(argv[0], '/');
+  int failed = 0;
   snprintf(path, sizeof path, "%.*s/libisa_sim.so", slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
   state_of_random = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
   printf("seed %llu\n", (unsigned long long)state_of_random);
-  if (!machine_open(&gpu, argc > 2 ? argv[2] : "libcuda.so.1", 9)) return SKIPPED;
-  if (!machine_open(&model, path, 9)) return 1;
-  static const struct {
-    const char *name;
-    void (*compare)(void);
-  } parts[] = {{"moves", compare_moves},
-               {"arithmetic", compare_arithmetic},
-               {"approximations", compare_approximations},
-               {"TMA", compare_tma},
-               {"mma", compare_mma},
-               {"wgmma", compare_wgmma}};
-  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    int before = failures, had = compared;
-    parts[i].compare();
-    printf("%s: %d values compared, %d differ\n", parts[i].name, compared - had, failures - before);
+  for (int i = 0; i < PARTS; i++, state_of_random++) {
+    int status = 0;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+      status = run_part(&parts[i], argc > 2 ? argv[2] : "libcuda.so.1", path);
+      fflush(stdout);
+      _exit(status); /* without the driver's exit handlers: its context may be spoilt */
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) return 1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) return SKIPPED;
+    if (!WIFEXITED(status) || WEXITSTATUS(status)) printf("%s: failed\n", parts[i].name), failed++;
   }
-  return failures != 0;
+  printf("%d of %d parts failed\n", failed, (int)PARTS);
+  return failed != 0;
 }

@@ -46,3 +46,10 @@ KERNEL(known_vector_loads, 32, test_params) {
 
 // Coalescing: lanes p.n words apart.
 KERNEL(known_stride, 32, test_params) { gmem_store_4(p.out + tid(), gmem_load_4(p.in + p.n * tid())); }
+
+// 16-byte copies of which the first p.n lanes read and the others only fill with zeros.
+KERNEL(known_zero_fill, 32, test_params) {
+  cp_async_16_zfill(smem_base() + 16 * tid(), p.in + 4 * tid(), tid() < p.n ? 16 : 0);
+  cp_async_commit();
+  cp_async_wait(0);
+}

@@ -77,12 +77,27 @@ static void strides_cost_sectors_and_transactions(void **state) {
   }
 }
 
+static void a_copy_counts_the_lanes_that_read(void **state) {
+  (void)state;
+  static const u32 lanes[] = {0, 1, 8, 31, 32};
+  for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
+    sim_tensor read;
+    sim_line l = run("known_zero_fill", lanes[i], "cp.async 16", &read);
+    assert_int_equal(l.warp_instructions, 1);
+    assert_int_equal(l.gmem_bytes, 16 * lanes[i]);
+    assert_int_equal(read.bytes_read, 16 * lanes[i]);
+    assert_int_equal(read.sectors_read, (lanes[i] + 1) / 2);
+    assert_int_equal(l.smem_wavefronts, l.smem_ideal);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(column_reads_of_a_32x32_tile_conflict_32_ways_padded_ones_not),
       cmocka_unit_test(ldmatrix_at_stride_128_conflicts_8_ways_swizzled_not),
       cmocka_unit_test(scalar_16_bit_loads_take_8_times_the_instructions),
       cmocka_unit_test(strides_cost_sectors_and_transactions),
+      cmocka_unit_test(a_copy_counts_the_lanes_that_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

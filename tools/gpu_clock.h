@@ -1,7 +1,7 @@
 /* Timing on a GPU: events around one call, with the launch's own latency hidden behind a kernel that keeps the GPU busy while the host
  * queues the call. Stands on the primary context of one device, which it makes current for the calling thread. */
-#ifndef GLINT_BENCH_GPU_CLOCK_H
-#define GLINT_BENCH_GPU_CLOCK_H
+#ifndef GLINT_TOOLS_GPU_CLOCK_H
+#define GLINT_TOOLS_GPU_CLOCK_H
 
 #include "engine.h"
 
