@@ -33,3 +33,8 @@ const testkit_memory *device_memory(void) {
   memory.user = device;
   return &memory;
 }
+
+void device_memory_close(void) {
+  glint_device_memory_close(device);
+  device = NULL;
+}

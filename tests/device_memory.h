@@ -4,6 +4,7 @@
 
 #include "testkit.h"
 
-const testkit_memory *device_memory(void); /* NULL: no GPU here. Stays open until the process ends. */
+const testkit_memory *device_memory(void); /* NULL: no GPU here */
+void device_memory_close(void);            /* after the last use */
 
 #endif

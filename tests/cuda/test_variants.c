@@ -171,6 +171,7 @@ int main(int argc, char **argv) {
       found++;
       failed += test_variant(v, simulator, argc > 2 ? atoi(argv[2]) : 16);
     }
+  device_memory_close();
   if (!found) printf("no kernel is called %s\n", argv[1]);
   return failed > 0 || !found;
 }

@@ -80,7 +80,7 @@ int run_cases(const engine_case *cases, int count) {
   }
   if (!failed) failed = _cmocka_run_group_tests("cases", tests, total, NULL, NULL);
   for (int n = 0; n < engine_count; n++) glint_close(engines[n].context);
-  glint_device_memory_close(device);
+  device_memory_close();
   free(tests);
   free(states);
   free(names);
