@@ -187,6 +187,54 @@ typedef struct glint_gradients {
   int32_t accumulate;  /* 1: add to what the outputs hold; 0: overwrite */
 } glint_gradients;
 
+/* Q, K and V to FP8 (glint_quantize). Set struct_size and leave the rest zero where the default is wanted. A tensor that is absent is left
+ * out of the call with all that belongs to it; at least one of q, k, v is needed.
+ *
+ * With x a row of q, k or v (of k minus its mean when smooth is set), and y = R x for q and k when rotate is set (else y = x):
+ *   stored = FP8(y / descale), rounded to nearest, ties to even, saturating;   descale = largest finite |y| of the block / largest FP8 value
+ * (448 or 57344; 1 where that maximum is below 2^-100 or a block has no row). NaN stays NaN; an infinity becomes the largest FP8 value, or
+ * NaN throughout its row when rotated. Bit-equal on the cpu, sim and cuda engines.
+ *
+ * R = H S / sqrt(B): S random signs, H the Hadamard matrix in natural (Sylvester) order, for each run of B columns, B the largest power of
+ * two that divides head_dim (head_dim 96: three of 32). R is orthogonal, so q . k stays the same, while an outlier is shared out over B
+ * columns (incoherent processing: FlashAttention-3, section 3.3; QuIP, Chee et al. 2023). Rotate q and k with the same seed, or none of
+ * them. Column c has the sign - iff bit c % 32 of word (c / 32) % 4 of Philox4x32-10(counter = { c / 128, 0, 0, 0 }, key = rotation_seed,
+ * low half first) is set.
+ *
+ * Smoothing (SageAttention, Zhang et al. 2025): every score of a row shrinks by the same scale * q . mean, which softmax ignores, so o does
+ * not change. lse does: it comes out smaller by that number, which lse_shift has. Not with softcap or sinks, which do not shift. */
+typedef struct glint_quantization {
+  size_t struct_size; /* sizeof(glint_quantization) */
+
+  /* ---- in: float32, bfloat16 or float16, shapes as in glint_problem (not paged); q, k and v of one dtype ---- */
+  glint_tensor q, k, v;
+  /* ---- out: float8_e4m3 or float8_e5m2, all of one dtype, shapes as q, k, v. Rows that no sequence uses are not written ---- */
+  glint_tensor q_fp8, k_fp8, v_fp8;
+  /* ---- out (in where descale_given): float32, shapes and meaning as in glint_problem, whose max_seqlen must then be the same here:
+   * [1], [batch, heads_kv] or [batch, heads, blocks]. One factor a block takes one pass over the tensor, as far as a block fits the
+   * registers of a GPU's multiprocessor (32768 elements); the others take two ---- */
+  glint_tensor descale_q, descale_k, descale_v;
+  int32_t descale_given; /* 1: the factors are read (finite, positive), not made; what they cannot reach saturates. 0 or 1 */
+
+  /* ---- lengths, as in glint_problem ---- */
+  glint_tensor cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k;
+  int64_t max_seqlen_q, max_seqlen_k;
+
+  /* ---- what happens before the rounding ---- */
+  int32_t rotate;         /* 1: q and k are multiplied by R. 0 or 1 */
+  uint64_t rotation_seed; /* of S */
+  int32_t smooth;         /* 1: subtracts from k its mean over the keys in use, of each sequence and head; 2: subtracts k_mean as given */
+  glint_tensor k_mean;    /* float32 [batch, heads_kv, head_dim]: with smooth 1 written (optional), with smooth 2 read. Not rotated */
+  glint_tensor lse_shift; /* out, optional, with q and smooth: float32, shape as lse: scale * q . mean, to be added to lse; rows that
+                           * are not used get 0 */
+  float scale;            /* of lse_shift; default 0: 1 / sqrt(head_dim) */
+
+  /* ---- where it runs: as in glint_problem ---- */
+  void *stream;
+  void *workspace; /* default NULL: the context's own. Otherwise of glint_quantize_workspace bytes, 256-byte aligned */
+  size_t workspace_bytes;
+} glint_quantization;
+
 typedef struct glint_options {
   size_t struct_size;  /* sizeof(glint_options) */
   glint_engine engine; /* default AUTO */
@@ -229,6 +277,12 @@ GLINT_API glint_status glint_forward(glint_context *context, const glint_problem
 /* Gradients of glint_forward; o and lse are its results for the same problem. Without GLINT_DETERMINISTIC, dq may differ in the last bits
  * from run to run on engines that add to it atomically. */
 GLINT_API glint_status glint_backward(glint_context *context, const glint_problem *problem, const glint_gradients *gradients);
+
+/* Q, K and V to FP8 with scales, for glint_forward. A refused call writes nothing. Host engines and cuda (Hopper). Thread-safe. */
+GLINT_API glint_status glint_quantize(glint_context *context, const glint_quantization *quantization);
+
+/* Bytes of workspace that glint_quantize needs. A pure function of shapes and machine. */
+GLINT_API glint_status glint_quantize_workspace(glint_context *context, const glint_quantization *quantization, size_t *bytes);
 
 /* Checks the problem and says what would run. gradients may be NULL (then for GLINT_PASS_BACKWARD all of dq, dk, dv are assumed). */
 GLINT_API glint_status glint_plan(glint_context *context, glint_pass pass, const glint_problem *problem, const glint_gradients *gradients,

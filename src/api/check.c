@@ -17,8 +17,7 @@ glint_status glint_refuse(glint_checker *c, const char *format, ...) {
   return GLINT_ERROR_INVALID_ARGUMENT;
 }
 
-/* A newer caller's struct is longer. That is fine while the part unknown here is zero, which means default. */
-static glint_status check_struct(glint_checker *c, const char *name, const void *given, size_t size, size_t known) {
+glint_status glint_check_struct(glint_checker *c, const char *name, const void *given, size_t size, size_t known) {
   if (size < known || size > LARGEST_STRUCT)
     return glint_refuse(c, "%s.struct_size is %zu: expected sizeof(glint_%s) = %zu", name, size, name, known);
   const unsigned char *bytes = given;
@@ -52,11 +51,10 @@ static glint_status check_qkv(glint_checker *c) {
   return glint_check_axis(c, "v", &w->v, 1, w->k.shape[1], "k.shape[1]");
 }
 
-/* Packed: the user's bound, or the total; a larger bound than the total says no more than the total. */
-static int64_t packed_length(int64_t max_seqlen, int64_t total) { return max_seqlen && max_seqlen < total ? max_seqlen : total; }
+int64_t glint_packed_length(int64_t max_seqlen, int64_t total) { return max_seqlen && max_seqlen < total ? max_seqlen : total; }
 
-static glint_status check_cu(glint_checker *c, const char *name, const glint_tensor *t, const char *packed, const glint_view *rows,
-                             glint_view *view) {
+glint_status glint_check_cu(glint_checker *c, const char *name, const glint_tensor *t, const char *packed, const glint_view *rows,
+                            glint_view *view) {
   GLINT_TRY(glint_check_tensor(c, name, t, GLINT_BIT(GLINT_INT32), 1, 1, 0, view));
   if (!view->data) return GLINT_OK;
   if (view->shape[0] < 1) return glint_refuse(c, "%s.shape[0] is 0: expected batch + 1", name);
@@ -68,10 +66,10 @@ static glint_status check_q_rows(glint_checker *c) {
   glint_work *w = c->w;
   if (c->p->max_seqlen_q < 0) return glint_refuse(c, "max_seqlen_q is %" PRId64 ": expected 0 or more", c->p->max_seqlen_q);
   if (c->p->max_seqlen_k < 0) return glint_refuse(c, "max_seqlen_k is %" PRId64 ": expected 0 or more", c->p->max_seqlen_k);
-  GLINT_TRY(check_cu(c, "cu_seqlens_q", &c->p->cu_seqlens_q, "q", &w->q, &w->cu_seqlens_q));
+  GLINT_TRY(glint_check_cu(c, "cu_seqlens_q", &c->p->cu_seqlens_q, "q", &w->q, &w->cu_seqlens_q));
   w->total_q = w->q.shape[0] * w->q.shape[1];
   w->batch = w->cu_seqlens_q.data ? w->cu_seqlens_q.shape[0] - 1 : w->q.shape[0];
-  w->seqlen_q = w->cu_seqlens_q.data ? packed_length(c->p->max_seqlen_q, w->total_q) : w->q.shape[1];
+  w->seqlen_q = w->cu_seqlens_q.data ? glint_packed_length(c->p->max_seqlen_q, w->total_q) : w->q.shape[1];
   return GLINT_OK;
 }
 
@@ -91,7 +89,7 @@ static glint_status check_pages(glint_checker *c) {
 
 static glint_status check_k_rows(glint_checker *c) {
   glint_work *w = c->w;
-  GLINT_TRY(check_cu(c, "cu_seqlens_k", &c->p->cu_seqlens_k, "k", &w->k, &w->cu_seqlens_k));
+  GLINT_TRY(glint_check_cu(c, "cu_seqlens_k", &c->p->cu_seqlens_k, "k", &w->k, &w->cu_seqlens_k));
   GLINT_TRY(glint_check_tensor(c, "page_table", &c->p->page_table, GLINT_BIT(GLINT_INT32), 2, 2, 0, &w->page_table));
   if (w->page_table.data) {
     GLINT_TRY(check_pages(c));
@@ -99,7 +97,7 @@ static glint_status check_k_rows(glint_checker *c) {
     return glint_refuse(c, "page_size is %" PRId64 ": expected 0 without page_table", c->p->page_size);
   } else if (w->cu_seqlens_k.data) {
     GLINT_TRY(glint_check_axis(c, "cu_seqlens_k", &w->cu_seqlens_k, 0, w->batch + 1, "batch + 1"));
-    w->seqlen_k = packed_length(c->p->max_seqlen_k, w->k.shape[1]);
+    w->seqlen_k = glint_packed_length(c->p->max_seqlen_k, w->k.shape[1]);
   } else {
     GLINT_TRY(glint_check_axis(c, "k", &w->k, 0, w->batch, "batch"));
     w->seqlen_k = w->k.shape[1];
@@ -172,11 +170,11 @@ glint_status glint_check(const glint_problem *problem, const glint_gradients *gr
   if (!problem) return glint_refuse(&c, "problem is NULL: expected a pointer");
   if (pass != GLINT_PASS_FORWARD && pass != GLINT_PASS_BACKWARD)
     return glint_refuse(&c, "pass is %d: expected GLINT_PASS_FORWARD or GLINT_PASS_BACKWARD", (int)pass);
-  GLINT_TRY(check_struct(&c, "problem", problem, problem->struct_size, sizeof p));
+  GLINT_TRY(glint_check_struct(&c, "problem", problem, problem->struct_size, sizeof p));
   memcpy(&p, problem, sizeof p);
   c.p = &p;
   if (gradients && pass == GLINT_PASS_BACKWARD) {
-    GLINT_TRY(check_struct(&c, "gradients", gradients, gradients->struct_size, sizeof g));
+    GLINT_TRY(glint_check_struct(&c, "gradients", gradients, gradients->struct_size, sizeof g));
     memcpy(&g, gradients, sizeof g);
     c.g = &g;
   }

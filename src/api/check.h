@@ -42,6 +42,22 @@ glint_status glint_check_tensor(glint_checker *c, const char *name, const glint_
 /* name.shape[axis] must be expected, which what describes ("q.shape[1]"). */
 glint_status glint_check_axis(glint_checker *c, const char *name, const glint_view *view, int axis, int64_t expected, const char *what);
 
+/* A newer caller's struct is longer than the known size. That is fine while the part unknown here is zero, which means default. */
+glint_status glint_check_struct(glint_checker *c, const char *name, const void *given, size_t size, size_t known);
+
+/* cu_seqlens, by its shape: batch + 1 entries, and the tensor that it packs (rows, of this name) has one batch. */
+glint_status glint_check_cu(glint_checker *c, const char *name, const glint_tensor *t, const char *packed, const glint_view *rows,
+                            glint_view *view);
+
+/* Packed: the user's bound, or the total; a larger bound than the total says no more than the total. */
+int64_t glint_packed_length(int64_t max_seqlen, int64_t total);
+
+/* Rows of a block of FP8 scales: an even share, rounded up to a multiple of 16. */
+int64_t glint_rows_per_block(int64_t seqlen, int64_t blocks);
+
+/* Every factor of a scale (3 axes), where the host may read them: finite and positive. */
+glint_status glint_check_factors(glint_checker *c, const char *name, const glint_view *view);
+
 const char *glint_dtype_name(glint_dtype dtype);
 
 /* a * b for non-negative numbers; 0 when that overflows 63 bits. */
@@ -58,6 +74,13 @@ glint_status glint_check_gradients(glint_checker *c);
 
 /* Between tensors, only before a run: a plan may be made with stand-in pointers. */
 struct glint_error;
+typedef struct glint_named_view {
+  const char *name;
+  const glint_view *view;
+  int written;
+} glint_named_view;
+/* Refuses what is written and certainly overlaps another of the tensors. */
+glint_status glint_check_overlap(const glint_named_view *tensors, size_t count, struct glint_error *error);
 glint_status glint_check_aliasing(const glint_work *work, struct glint_error *error);
 
 #endif

@@ -3,12 +3,6 @@
 #include "check.h"
 #include "engine.h"
 
-typedef struct named {
-  const char *name;
-  const glint_view *view;
-  int written;
-} named;
-
 /* Elements from first to last, and whether all of them belong to the tensor. 0 elements: nothing can overlap. */
 static int64_t span_of(const glint_view *v, int *gapless) {
   int64_t span = 1, count = 1;
@@ -34,9 +28,18 @@ static int overlap(const glint_view *a, const glint_view *b) {
   return first_a < end_b && first_b < end_a;
 }
 
+glint_status glint_check_overlap(const glint_named_view *tensors, size_t count, glint_error *error) {
+  for (size_t a = 0; a < count; a++)
+    for (size_t b = a + 1; b < count; b++)
+      if ((tensors[a].written || tensors[b].written) && overlap(tensors[a].view, tensors[b].view))
+        return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s.data is %p: expected memory that does not overlap %s (%p)",
+                          tensors[a].name, tensors[a].view->data, tensors[b].name, tensors[b].view->data);
+  return GLINT_OK;
+}
+
 glint_status glint_check_aliasing(const glint_work *w, glint_error *error) {
   int forward = w->pass == GLINT_PASS_FORWARD, append = w->seqlen_new > 0;
-  const named tensors[] = {
+  const glint_named_view tensors[] = {
       {"o", &w->o, forward},
       {"lse", &w->lse, forward},
       {"gradients.dq", &w->dq, 1},
@@ -55,11 +58,5 @@ glint_status glint_check_aliasing(const glint_work *w, glint_error *error) {
       {"k_new", &w->k_new, 0},
       {"v_new", &w->v_new, 0},
   };
-  size_t count = sizeof tensors / sizeof *tensors;
-  for (size_t a = 0; a < count; a++)
-    for (size_t b = a + 1; b < count; b++)
-      if ((tensors[a].written || tensors[b].written) && overlap(tensors[a].view, tensors[b].view))
-        return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s.data is %p: expected memory that does not overlap %s (%p)",
-                          tensors[a].name, tensors[a].view->data, tensors[b].name, tensors[b].view->data);
-  return GLINT_OK;
+  return glint_check_overlap(tensors, sizeof tensors / sizeof *tensors, error);
 }

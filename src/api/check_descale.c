@@ -4,13 +4,12 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Rows per block: an even share, rounded up to a multiple of 16. */
-static int64_t rows_per_block(int64_t seqlen, int64_t blocks) {
+int64_t glint_rows_per_block(int64_t seqlen, int64_t blocks) {
   int64_t share = seqlen / blocks + (seqlen % blocks != 0);
   return share > INT64_MAX - 15 ? share : (share + 15) / 16 * 16;
 }
 
-static glint_status check_values(glint_checker *c, const char *name, const glint_view *v) {
+glint_status glint_check_factors(glint_checker *c, const char *name, const glint_view *v) {
   for (int64_t b = 0; b < (v->stride[0] ? v->shape[0] : 1); b++)
     for (int64_t h = 0; h < (v->stride[1] ? v->shape[1] : 1); h++)
       for (int64_t n = 0; n < (v->stride[2] ? v->shape[2] : 1); n++) {
@@ -40,10 +39,10 @@ static glint_status check_one(glint_checker *c, const char *name, const glint_te
     GLINT_TRY(glint_check_axis(c, name, view, 0, w->batch, "batch"));
     GLINT_TRY(glint_check_axis(c, name, view, 1, heads, heads == w->heads_kv ? "k.shape[2] (heads_kv)" : "q.shape[2] (heads_q)"));
     if (view->shape[2] < 1) return glint_refuse(c, "%s.shape[2] (blocks) is 0: expected 1 or more", name);
-    if (view->shape[2] > 1) *rows = rows_per_block(seqlen, view->shape[2]);
+    if (view->shape[2] > 1) *rows = glint_rows_per_block(seqlen, view->shape[2]);
     if (view->shape[2] == 1) view->stride[2] = 0;
   }
-  return c->host && w->batch ? check_values(c, name, view) : GLINT_OK;
+  return c->host && w->batch ? glint_check_factors(c, name, view) : GLINT_OK;
 }
 
 glint_status glint_check_descale(glint_checker *c) {

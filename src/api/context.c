@@ -1,6 +1,6 @@
 /* The public calls: check, plan, run. */
+#include "context.h"
 #include "check.h"
-#include "engine.h"
 #include "engines.h"
 #include "last_error.h"
 
@@ -8,12 +8,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct glint_context {
-  uint64_t id; /* never used twice in a process */
-  const glint_engine_vtable *engine;
-  void *state;
-};
 
 /* A longer struct of a future caller reads as long as its unknown tail is zero. */
 static glint_status read_options(const glint_options *given, glint_options *options, glint_error *error) {
@@ -115,17 +109,16 @@ static glint_status make_plan(const glint_context *context, glint_pass pass, con
   return GLINT_OK;
 }
 
-static glint_status find_workspace(const glint_context *context, const glint_work *w, const glint_plan_info *plan, void **workspace,
-                                   glint_error *error) {
+glint_status glint_find_workspace(const glint_context *context, size_t bytes, const glint_given_workspace *given, void **workspace,
+                                  glint_error *error) {
   *workspace = NULL;
-  if (!plan->workspace_bytes) return GLINT_OK;
-  if (!w->workspace) return context->engine->reserve(context->state, plan->workspace_bytes, w->stream, workspace, error);
-  if ((uintptr_t)w->workspace % 256)
-    return glint_fail(error, GLINT_ERROR_WORKSPACE, "workspace is %p: expected a multiple of 256", w->workspace);
-  if (w->workspace_bytes < plan->workspace_bytes)
-    return glint_fail(error, GLINT_ERROR_WORKSPACE, "workspace_bytes is %zu: expected at least %zu", w->workspace_bytes,
-                      plan->workspace_bytes);
-  *workspace = w->workspace;
+  if (!bytes) return GLINT_OK;
+  if (!given->memory) return context->engine->reserve(context->state, bytes, given->stream, workspace, error);
+  if ((uintptr_t)given->memory % 256)
+    return glint_fail(error, GLINT_ERROR_WORKSPACE, "workspace is %p: expected a multiple of 256", given->memory);
+  if (given->bytes < bytes)
+    return glint_fail(error, GLINT_ERROR_WORKSPACE, "workspace_bytes is %zu: expected at least %zu", given->bytes, bytes);
+  *workspace = given->memory;
   return GLINT_OK;
 }
 
@@ -137,7 +130,8 @@ static glint_status run(const glint_context *context, glint_pass pass, const gli
   GLINT_TRY(make_plan(context, pass, problem, gradients, &work, &plan, error));
   GLINT_TRY(glint_check_aliasing(&work, error));
   if (is_empty_work(&work)) return GLINT_OK;
-  GLINT_TRY(find_workspace(context, &work, &plan, &workspace, error));
+  const glint_given_workspace given = {work.workspace, work.workspace_bytes, work.stream};
+  GLINT_TRY(glint_find_workspace(context, plan.workspace_bytes, &given, &workspace, error));
   return context->engine->run(context->state, &work, &plan, workspace, error);
 }
 

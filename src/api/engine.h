@@ -2,6 +2,7 @@
 #ifndef GLINT_ENGINE_H
 #define GLINT_ENGINE_H
 
+#include "quantization.h"
 #include "work.h"
 
 /* Where an engine writes why it failed. glint_fail formats into it and returns status, so that `return glint_fail(...)` reads well. */
@@ -30,6 +31,10 @@ typedef struct glint_engine_vtable {
   glint_status (*reserve)(void *state, size_t bytes, void *stream, void **workspace, glint_error *error);
   /* One fact a line, appended to text as snprintf does. Returns the length it has in whole. state may be NULL (not openable here). */
   size_t (*describe)(void *state, char *text, size_t size);
+  /* Workspace of quantize: from shapes and machine alone. GLINT_ERROR_UNSUPPORTED, with the field's name, for what the engine cannot do. */
+  glint_status (*quantize_workspace)(void *state, const glint_quantize_work *work, size_t *bytes, glint_error *error);
+  /* Runs it; workspace as in run. */
+  glint_status (*quantize)(void *state, const glint_quantize_work *work, void *workspace, glint_error *error);
 } glint_engine_vtable;
 
 extern const glint_engine_vtable glint_engine_oracle;

@@ -1,5 +1,6 @@
 /* The CPU engine's entry in the table of engines. */
 #include "backward.h"
+#include "quantize.h"
 
 #include <omp.h>
 #include <pthread.h>
@@ -123,5 +124,19 @@ static size_t describe_cpu(void *state, char *text, size_t size) {
                           opened ? opened->settings.threads : omp_get_max_threads());
 }
 
-const glint_engine_vtable glint_engine_cpu = {GLINT_ENGINE_CPU, "cpu",   1,           open_cpu,    close_cpu,
-                                              plan_cpu,         run_cpu, reserve_cpu, describe_cpu};
+static glint_status size_quantize_cpu(void *state, const glint_quantize_work *w, size_t *bytes, glint_error *error) {
+  (void)state, (void)error;
+  *bytes = glint_cpu_quantize_workspace(w);
+  return GLINT_OK;
+}
+
+static glint_status quantize_cpu(void *state, const glint_quantize_work *w, void *workspace, glint_error *error) {
+  glint_cpu_state *opened = state;
+  (void)error;
+  glint_cpu_quantize(w, opened->settings.threads, workspace);
+  if (!w->workspace && workspace) give_back(opened, workspace);
+  return GLINT_OK;
+}
+
+const glint_engine_vtable glint_engine_cpu = {
+    GLINT_ENGINE_CPU, "cpu", 1, open_cpu, close_cpu, plan_cpu, run_cpu, reserve_cpu, describe_cpu, size_quantize_cpu, quantize_cpu};

@@ -138,4 +138,4 @@ static size_t describe(void *state, char *text, size_t size) {
 
 const glint_engine_vtable glint_engine_cuda = {
     GLINT_ENGINE_CUDA,         "cuda",  0, open_cuda, glint_cuda_close, glint_cuda_engine_plan, glint_cuda_engine_run,
-    glint_cuda_engine_reserve, describe};
+    glint_cuda_engine_reserve, describe, NULL, NULL};

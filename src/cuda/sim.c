@@ -51,4 +51,4 @@ static size_t describe(void *state, char *text, size_t size) {
 
 const glint_engine_vtable glint_engine_sim = {
     GLINT_ENGINE_SIM,          "sim",   1, open_sim, glint_cuda_close, glint_cuda_engine_plan, glint_cuda_engine_run,
-    glint_cuda_engine_reserve, describe};
+    glint_cuda_engine_reserve, describe, NULL, NULL};

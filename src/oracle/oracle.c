@@ -49,5 +49,17 @@ static size_t describe_oracle(void *state, char *text, size_t size) {
   return (size_t)snprintf(text, size, "oracle: float64 from the formula, %d threads\n", threads);
 }
 
-const glint_engine_vtable glint_engine_oracle = {GLINT_ENGINE_ORACLE, "oracle",       1, open_oracle, close_oracle, plan_oracle, run_oracle,
-                                                 reserve_oracle,      describe_oracle};
+static glint_status size_quantize_oracle(void *state, const glint_quantize_work *w, size_t *bytes, glint_error *error) {
+  (void)state, (void)w, (void)error;
+  *bytes = 0;
+  return GLINT_OK;
+}
+
+static glint_status quantize_oracle(void *state, const glint_quantize_work *w, void *workspace, glint_error *error) {
+  (void)state, (void)workspace;
+  return oracle_quantize(w) ? GLINT_OK : glint_fail(error, GLINT_ERROR_OUT_OF_MEMORY, "out of memory: tensors as float64 did not fit");
+}
+
+const glint_engine_vtable glint_engine_oracle = {
+    GLINT_ENGINE_ORACLE,  "oracle",       1, open_oracle, close_oracle, plan_oracle, run_oracle, reserve_oracle, describe_oracle,
+    size_quantize_oracle, quantize_oracle};

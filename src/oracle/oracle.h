@@ -51,4 +51,7 @@ void oracle_append(const glint_work *w);
 int oracle_forward(const glint_work *w, int threads);
 int oracle_backward(const glint_work *w, int threads);
 
+/* Quantization by the formulas of glint_quantization, in double precision with one rounding at the end. 0: out of memory. */
+int oracle_quantize(const glint_quantize_work *w);
+
 #endif
