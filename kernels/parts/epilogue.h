@@ -52,9 +52,10 @@ FN void store_boxes(const glint_forward_params *p, const tile_place *t, u32 smem
 }
 
 /* o in the type of the inputs: through the warp's own rows of the Q tile (no longer needed), so that it leaves in 16-byte chunks, eight lanes
- * a row. Only this warp touches them, and ldmatrix is one instruction of all its lanes: no barrier before the stores. */
+ * a row. Only this warp touches them; a lane's store waits for the warp's last ldmatrix of Q, which reads for all its lanes. */
 FN void store_o_16(const glint_forward_params *p, const tile_place *t, u32 smem, i32 warp_row, const float o[M_TILES][V_TILES][4]) {
   u32 lane = tid() % 32;
+  warp_sync();
   UNROLL for (u32 m = 0; m < M_TILES; m++) UNROLL for (u32 h = 0; h < 2; h++) UNROLL for (u32 n = 0; n < V_TILES; n++) {
     u32 at = TILE_OFFSET(TILE_Q, HEAD_DIM_V, (u32)warp_row + 16 * m + 8 * h + lane / 4, n) + lane % 4 * 4;
     smem_store_4(smem + at, pack_16(o[m][n][2 * h], o[m][n][2 * h + 1]));

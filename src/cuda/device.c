@@ -56,8 +56,11 @@ glint_status glint_cuda_find_devices(glint_cuda *cuda, glint_error *error) {
   return status;
 }
 
+/* -1: the thread has no context, or one of a device beyond those counted. */
 static int current_device(const glint_cuda *cuda) {
+  CUcontext context = NULL;
   CUdevice device;
+  if (cuda->driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context) return -1; /* before a call that would fail: tools report those */
   return cuda->driver.cuCtxGetDevice(&device) == CUDA_SUCCESS && device >= 0 && device < cuda->devices ? device : -1;
 }
 

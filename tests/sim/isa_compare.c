@@ -18,8 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WORDS   (1 << 16)
-#define SKIPPED 77
+#define WORDS     (1 << 16)
+#define SKIPPED   77
+#define SIMULATOR "libisa_sim.so"
 
 extern const unsigned char isa_code[]; /* cubin of numerics.c */
 #define WIDTH(n)  extern const unsigned char isa_code_wgmma_##n[];
@@ -445,10 +446,10 @@ static int run_part(const part *p, const char *driver, const char *simulator) {
 }
 
 int main(int argc, char **argv) {
-  char path[4096];
-  const char *slash = strrchr(argv[0], '/');
+  char path[4096] = "";
   int failed = 0;
-  snprintf(path, sizeof path, "%.*s/libisa_sim.so", slash ? (int)(slash - argv[0]) : 1, slash ? argv[0] : ".");
+  if (readlink("/proc/self/exe", path, sizeof path - sizeof SIMULATOR) < 0) return 1;
+  strcpy(strrchr(path, '/') + 1, SIMULATOR); /* beside the program */
   state_of_random = argc > 1 ? strtoull(argv[1], NULL, 0) : (uint64_t)time(NULL);
   printf("seed %llu\n", (unsigned long long)state_of_random);
   for (int i = 0; i < PARTS; i++, state_of_random++) {
