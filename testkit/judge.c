@@ -127,6 +127,13 @@ static double half_unit(glint_dtype type) {
   }
 }
 
+/* Rows of scores whose gradients are summed in one element of dbias or dsinks: each brings the rounding of its own o. */
+static double summed_rows(const glint_work *w, const char *name) {
+  const int64_t *shape = w->dbias.shape;
+  if (!strcmp(name, "dsinks")) return (double)w->batch * (double)w->seqlen_q;
+  return (shape[0] == 1 ? (double)w->batch : 1) * (shape[1] == 1 ? (double)w->heads_q : 1) * (shape[2] == 1 ? (double)w->seqlen_q : 1);
+}
+
 /* Floors of the error rule: rounding of the result, and float32 arithmetic on numbers as large as scores, values and gradients are here.
  * Gradients of scores are differences of products with dO, so that rounding a probability moves them by a share of such a product even
  * where the difference is 0. */
@@ -138,7 +145,9 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   /* terms of a score may be larger than their sum */
   double terms = (double)w->scale * sqrt((double)w->head_dim) * q * k, unit = 0x1p-23 * (1 + fmax(t->largest_score, terms));
   double dropped = (double)w->keep_scale, d_o = t->gradients ? largest(&t->gradients->d_o) + largest(&t->gradients->d_lse) : 0;
-  double ds = d_o * fmax(v, 1) * sqrt((double)w->head_dim_v) * dropped * fmax(unit / 2, half_unit(p->q.dtype) / 3);
+  /* of many roundings a third of their bound remains beside the others' root; of one or two all of it */
+  double columns = sqrt((double)w->head_dim_v), rounding = half_unit(p->q.dtype) * fmax(1.0 / 3, 1 / columns);
+  double ds = d_o * fmax(v, 1) * columns * dropped * fmax(unit / 2, rounding);
   testkit_rule rule = {half_unit(type) + 0x1p-23, 0};
   if (!strcmp(name, "o")) rule.absolute = unit * v * dropped;
   /* rotated queries are rounded to their type, and a rounding may fall the other way than in the plain implementation */
@@ -153,7 +162,7 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   if (!strcmp(name, "dq")) rule.absolute = ds * (double)w->scale * k;
   /* delta comes from an o that was rounded row by row */
   if (!strcmp(name, "dk")) rule.absolute = ds * (double)w->scale * q * (1 + sqrt(rows) / 16);
-  if (!strcmp(name, "dbias") || !strcmp(name, "dsinks")) rule.absolute = ds;
+  if (!strcmp(name, "dbias") || !strcmp(name, "dsinks")) rule.absolute = ds * (1 + sqrt(summed_rows(w, name)) / 3);
   return rule;
 }
 

@@ -90,6 +90,8 @@ if "$glint" plan --engine sim >"$work/sim" 2>&1; then # where the simulator is b
     grep -q "$part" "$work/t.svg" || { echo "FAILED: the pipeline lacks $part"; failures=$((failures + 1)); }
   done
 fi
+expect "a pass by hand" 0 "glint_forward .* within 1e-6: yes" "$glint" explain forward
+expect "no pass" 2 "expected forward or backward" "$glint" explain sideways
 expect "only backward problems" 0 "^cpu: 20 passed, 0 refused" "$glint" check --engine cpu --backward --cases 20 --max-work 65536
 expect "neither forward nor backward" 2 "exclude each other" "$glint" check --forward --backward
 expect "no stamps" 1 "not [0-9]+ bytes of stamps" "$glint" trace --load /nonexistent
