@@ -161,7 +161,7 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   if (!strcmp(name, "dv")) rule.absolute = unit * d_o * dropped * (1 + sqrt((double)w->head_dim) / 4) * (1 + sqrt(rows) / 8);
   if (!strcmp(name, "dq")) rule.absolute = ds * (double)w->scale * k;
   /* delta comes from an o that was rounded row by row */
-  if (!strcmp(name, "dk")) rule.absolute = ds * (double)w->scale * q * (1 + sqrt(rows) / 16);
+  if (!strcmp(name, "dk")) rule.absolute = ds * (double)w->scale * q * (1 + sqrt(rows) / 8);
   if (!strcmp(name, "dbias") || !strcmp(name, "dsinks")) rule.absolute = ds * (1 + sqrt(summed_rows(w, name)) / 3);
   return rule;
 }
