@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in one run. Two halves, so that the machine with the GPU needs neither a network nor a compiler:
+# Everything that wants a GPU, in one run of less than eight minutes on a machine with 16 cores. Two halves, so that the machine with the GPU
+# needs neither a network nor a compiler:
 #
-#   bench/gpu.sh pack            builds into build-gpu/: the command, gpu_bench, the GPU tests, the shared libraries that they need, and
-#                                this script, so that the folder can travel alone
+#   bench/gpu.sh pack [CMAKE...] builds into build-gpu/: the command, the simulator, gpu_bench, the GPU tests, the shared libraries that they
+#                                need, and this script, so that the folder can travel alone
 #   bench/gpu.sh run [PART...]   there (or build-gpu/gpu.sh run); without build-gpu/ it builds first
 #
-# PARTs, in this order when none is named: info check test bench sanitize
+# PARTs, when none is named all of them. The first five need no quiet machine and run side by side:
 #   info      what the driver and the library see
-#   check     random problems against the oracle (CASES, default 2000)
-#   test      the GPU tests: streams, graphs, devices, threads, sizes; then the faults that users met elsewhere, on the cuda engine
-#   bench     glint and PyTorch taking turns on the papers' grid; the Ampere kernels, then the plan's choice
-#   sanitize  compute-sanitizer's four tools on small problems
-# Results go to $OUT (default build-gpu/results): one log a part and bench CSVs. Each program runs under a time limit, so nothing can hang the
-# run; a part that fails does not stop the next. The exit status counts failed parts.
+#   check     random problems against the oracle: CASES (default 2000) over everything, HOPPER_CASES (default 5000) for the Hopper kernels
+#   test      the GPU tests: streams, graphs, devices, threads, sizes; the faults that users met elsewhere; every kernel of the table by itself
+#   isa       each instruction wrapper on the GPU and on the simulator with the same bits
+#   sanitize  compute-sanitizer's four tools on every kernel of the table
+# then, one by one:
+#   ampere    the Ampere kernels and PyTorch's FlashAttention-2 taking turns on the papers' grid to 64K, and their ratios; odd lengths
+#   best      the plan's choice beside cuDNN and FlashAttention-2; odd lengths
+#   backward  the backward pass beside cuDNN
+#   ladder    plain arithmetic, FlashAttention-1, -2 and -3 on the same problem
+#   ncu       registers, shared memory, occupancy, tensor cores by kernel
+# Results go to $OUT (default build-gpu/results): logs, and CSV where a part measures. Each program runs under a time limit, so nothing can hang the
+# run; a part that fails does not stop the next. The exit status counts what failed.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -f "$here/programs.tar.xz" ]; then # in the folder that travelled
@@ -22,80 +29,119 @@ else
   pack=$root/build-gpu
 fi
 out=${OUT:-$pack/results}
-cases=${CASES:-2000}
+tests=(rows lengths sizes serving backward random)
+beside=(info check test isa sanitize)
+alone=(ampere best backward ladder ncu)
 
 build_pack() {
   set -e
   local tree=$root/build/gpu-tree
-  cmake -S "$root" -B "$tree" -DCMAKE_BUILD_TYPE=Release -DGLINT_CUDA=ON -DGLINT_BUILD_SIM=OFF -DGLINT_BUILD_TESTS="${1:-ON}"
-  cmake --build "$tree" -j"$(nproc)"
+  cmake -S "$root" -B "$tree" -DCMAKE_BUILD_TYPE=Release -DGLINT_CUDA=ON -DGLINT_BUILD_TESTS=ON "$@"
+  cmake --build "$tree" -j"$(nproc)" --target glint_command glint_sim gpu_bench test_gpu test_variants isa_compare "${tests[@]/#/test_engines_}"
   rm -rf "$pack"
   mkdir -p "$pack/bin" "$pack/lib"
-  local program
-  for program in "$tree/glint" "$tree/gpu_bench" "$tree/tests/test_gpu" "$tree"/tests/test_engines_*; do
-    if [ -f "$program" ] && [ -x "$program" ]; then
-      cp "$program" "$pack/bin/"
-      strip "$pack/bin/$(basename "$program")"
-    fi
-  done
+  cp "$tree"/{glint,gpu_bench} "$tree"/tests/{test_gpu,test_variants,isa_compare,libisa_sim.so} "$pack/bin/"
+  for name in "${tests[@]}"; do cp "$tree/tests/test_engines_$name" "$pack/bin/"; done
+  cp "$tree/libglint_sim.so" "$pack/lib/"
+  strip "$pack"/bin/* "$pack"/lib/*
   # all but the C library itself, which every machine has
   ldd "$pack"/bin/* | awk '/=> \//{print $3}' | sort -u | grep -Ev '/(libc|libm|libdl|libpthread|librt)\.so|/ld-linux' |
     while read -r library; do cp -L "$library" "$pack/lib/"; done
   # every program holds all kernels: compressed together they take the room of one
-  tar -C "$pack" -c bin lib | xz -6e --lzma2=dict=128MiB >"$pack/programs.tar.xz"
+  tar -C "$pack" -c bin lib | xz -3 --lzma2=dict=128MiB >"$pack/programs.tar.xz"
   rm -r "${pack:?}/bin" "${pack:?}/lib"
-  cp "$here/gpu.sh" "$here/torch_peers.py" "$pack/"
+  cp "$here"/{gpu.sh,torch_peers.py,ncu_ampere.sh,fa2_ratios.py} "$pack/"
+  cp -r "$here/peers" "$pack/"
   set +e
   du -sh "$pack"
 }
 
-failed=0
-# part NAME SECONDS COMMAND...: its output to the terminal and to $out/NAME.log
+# part NAME SECONDS COMMAND...: its output to $out/NAME.log, its last lines to the terminal
 part() {
-  local name=$1 limit=$2 start=$SECONDS
+  local name=$1 limit=$2 start=$SECONDS status
   shift 2
-  timeout --kill-after=10 "$limit" "$@" 2>&1 | tee "$out/$name.log"
-  local status=${PIPESTATUS[0]}
+  timeout --kill-after=10 "$limit" "$@" >"$out/$name.log" 2>&1
+  status=$?
   echo "== $name: status $status, $((SECONDS - start)) s"
-  [ "$status" -eq 0 ] || failed=$((failed + 1))
+  tail -n 4 "$out/$name.log" | cut -c1-240
+  [ "$status" -eq 0 ] || echo "$name" >>"$out/failed"
+}
+
+# check NAME CASES OPTION...: random problems in as many processes as there are cores
+check() {
+  local name=$1 cores each seed
+  cores=$(nproc)
+  each=$((($2 + cores - 1) / cores))
+  seed=$((RANDOM * 32768 + RANDOM))
+  shift 2
+  for i in $(seq "$cores"); do
+    OMP_NUM_THREADS=1 part "$name-$i" 200 glint check --engine cuda --cases "$each" --seed $((seed + i)) "$@" >/dev/null &
+  done
+  wait
+  for i in $(seq "$cores"); do cat "$out/$name-$i.log" && rm "$out/$name-$i.log"; done >"$out/$name.log"
+  echo "== $name: $(awk '/^cuda: /{p += $2; u += $4; f += $8} END {print p " right, " u " refused, " f " wrong"}' "$out/$name.log")"
+  grep -A 3 "FAILED" "$out/$name.log"
+}
+
+# sanitize TOOL PREFIX: every kernel whose name starts so, on small problems
+sanitize() {
+  GLINT_TEST_ENGINE=cuda OMP_NUM_THREADS=1 part "sanitize-$1-$2" 150 compute-sanitizer --tool "$1" --show-backtrace no --error-exitcode 3 test_variants "$2" 4
 }
 
 run_part() {
   case $1 in
   info) part info 60 sh -c 'nvidia-smi; glint info --engine cuda' ;;
-  check) part check 400 glint check --engine cuda --cases "$cases" ;;
+  check)
+    check check "${CASES:-2000}"
+    check check-hopper "${HOPPER_CASES:-5000}" --forward --kernel glint_forward_fa3
+    ;;
   test)
-    part test 300 test_gpu
-    for name in rows lengths sizes serving backward random; do
-      part "test-$name" 200 env GLINT_TEST_ENGINE=cuda "test_engines_$name"
-    done
+    part test 120 test_gpu
+    GLINT_TEST_ENGINE=cuda part test-variants 150 test_variants glint_ 8
+    for name in "${tests[@]}"; do GLINT_TEST_ENGINE=cuda part "test-$name" 120 "test_engines_$name"; done
     ;;
-  bench)
-    part bench-ampere 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16,fp16}" --peers torch_fa2 --seconds 360 -- gpu_bench --kernel glint_forward_fa2
-    part bench-best 420 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 360 -- gpu_bench
-    part bench-backward 300 python3 "$here/torch_peers.py" --backward --peers cudnn --no-ceilings --seconds 240 -- gpu_bench --backward
-    part bench-odd 120 gpu_bench --seqlen 1000,1023,1024,4096,4097 --head-dim 64,128
-    ;;
+  isa) part isa 60 isa_compare ;;
   sanitize)
-    for tool in memcheck racecheck synccheck initcheck; do
-      part "sanitize-$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 1 glint check --engine cuda --cases 12
-    done
+    for tool in memcheck initcheck; do sanitize $tool glint_ & done
+    # The backward kernels hand buffers on by mbarriers and plain bulk copies, which these two do not follow
+    for tool in racecheck synccheck; do sanitize $tool glint_forward_ & done
+    wait
     ;;
-  *) echo "unknown part $1: info check test bench sanitize" && exit 2 ;;
+  ampere)
+    for dtype in bf16 fp16; do
+      part "ampere-$dtype" 100 python3 "$here/torch_peers.py" --dtype $dtype --peers torch_fa2 --seqlen 512,1024,2048,4096,8192,16384,65536 \
+        --reps 11 --seconds 90 -- gpu_bench --reps 11 --kernel glint_forward_fa2
+      part "ampere-$dtype-ratios" 10 python3 "$here/fa2_ratios.py" "$out/ampere-$dtype.log"
+    done
+    part ampere-odd 40 gpu_bench --kernel glint_forward_fa2 --seqlen 1000,1023,1024,4096,4097 --reps 9
+    ;;
+  best)
+    part best 100 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 90 -- gpu_bench
+    part best-odd 40 gpu_bench --seqlen 1000,1023,1024,4096,4097 --reps 9
+    ;;
+  backward) part backward 100 python3 "$here/torch_peers.py" --backward --peers cudnn --no-ceilings --seconds 90 -- gpu_bench --backward ;;
+  ladder) part ladder 60 glint bench --ladder --csv --causal 0,1 --head-dim 64,128 --seqlen 512 --seconds 0.1 ;;
+  ncu) OUT=$out/ncu part ncu 100 "$here/ncu_ampere.sh" "$(command -v gpu_bench)" ;;
+  *) echo "unknown part $1: ${beside[*]} ${alone[*]}" && exit 2 ;;
   esac
 }
 
 case ${1:-} in
-pack) build_pack ;;
+pack) build_pack "${@:2}" ;;
 run)
   shift
-  [ -f "$pack/programs.tar.xz" ] || build_pack OFF
+  [ -f "$pack/programs.tar.xz" ] || build_pack
   [ -x "$pack/bin/glint" ] || tar -C "$pack" -xJf "$pack/programs.tar.xz"
   export PATH=$pack/bin:$PATH LD_LIBRARY_PATH=$pack/lib:${LD_LIBRARY_PATH:-}
   mkdir -p "$out"
-  [ $# -gt 0 ] || set -- info check test bench sanitize
-  for name in "$@"; do run_part "$name"; done
-  exit "$failed"
+  : >"$out/failed"
+  [ $# -gt 0 ] || set -- "${beside[@]}" "${alone[@]}"
+  for name in "$@"; do
+    if [[ " ${beside[*]} " == *" $name "* ]]; then run_part "$name" & else wait && run_part "$name"; fi
+  done
+  wait
+  echo "failed: $(tr '\n' ' ' <"$out/failed")"
+  exit "$(wc -l <"$out/failed")"
   ;;
 *)
   sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//'

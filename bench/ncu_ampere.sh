@@ -22,7 +22,7 @@ kernels_of() {
   256) echo "$name,${name}_k32,${name}_q64_k32,${name}_full" ;;
   esac
 }
-dims="64 96 128 192 256"
+dims=(64 96 128 192 256)
 run() { "${prefix[@]}" "$bench" --kernel "$(kernels_of "$1")" --head-dim "$1" --dtype "$dtype" --seqlen "$seqlen" --check 0 "${@:2}"; }
 
 python3 - "$dtype" >"$out/gemm.txt" 2>&1 <<'PY'
@@ -40,7 +40,7 @@ for _ in range(20):
 print(2 * 8192**3 / sorted(times)[len(times) // 2] * 1e-9)
 PY
 prefix=()
-for dim in $dims; do run "$dim" --reps 5 --warmup 1 >"$out/plain-$dim.csv"; done
+for dim in "${dims[@]}"; do run "$dim" --reps 5 --warmup 1 >"$out/plain-$dim.csv"; done
 
 metrics=launch__registers_per_thread,launch__shared_mem_per_block,launch__occupancy_limit_registers,launch__occupancy_limit_shared_mem
 metrics+=,launch__grid_size,launch__block_size,launch__waves_per_multiprocessor,gpu__time_duration.sum
@@ -49,8 +49,8 @@ metrics+=,sm__inst_executed_pipe_tensor.sum,sm__pipe_tensor_cycles_active.avg.pc
 metrics+=,sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active,sm__issue_active.avg.pct_of_peak_sustained_active
 metrics+=,l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum,lts__t_bytes.sum,dram__bytes.sum
 prefix=(ncu --clock-control none --kernel-name "regex:glint_forward" --csv --page raw --print-units base --metrics "$metrics")
-for dim in $dims; do run "$dim" --reps 1 --warmup 0 >"$out/ncu-$dim.txt" 2>&1; done
-python3 - "$out" $dims <<'PY'
+for dim in "${dims[@]}"; do run "$dim" --reps 1 --warmup 0 >"$out/ncu-$dim.txt" 2>&1; done
+python3 - "$out" "${dims[@]}" <<'PY'
 import csv, sys
 out, dims = sys.argv[1], sys.argv[2:]
 try:

@@ -37,7 +37,7 @@ float f32_from_e4m3(u8 v) {
 static u8 e4m3_from_f32(float x) {
   u32 sign = sim_bits(x) >> 24 & 128;
   x = fabsf(x);
-  if (x != x) return (u8)(sign | 127);
+  if (x != x) return 127; /* of either sign, as the GPU does */
   if (x >= 448.f) return (u8)(sign | 126);
   if (x == 0) return (u8)sign;
   int e = 0;
@@ -93,7 +93,7 @@ static float fma_round_odd(float a, float b, float c) {
   }
   float f = (float)s;
   u32 u = sim_bits(f);
-  if ((double)f != s && isfinite(f) && !(u & 1)) u = ((s > f) == (f > 0)) ? u + 1 : u - 1; // to odd again
+  if ((double)f != s && isfinite(f) && !(u & 1)) u = fabs(s) > fabs((double)f) ? u + 1 : u - 1; // to odd again; from 0 to the least number
   return sim_f32(u);
 }
 u32 sim_fma_f16x2(u32 a, u32 b, u32 c) {

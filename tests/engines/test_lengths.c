@@ -1,6 +1,9 @@
 /* V: packed lengths. W: windows. */
 #include "harness.h"
 
+#include "convert.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -48,13 +51,18 @@ static void v3(engine *e) {
 
 static void v4(engine *e) {
   static const int32_t cu_q[] = {0, 17, 30}, cu_k[] = {0, 40, 111};
-  glint_problem p = packed(e, GLINT_FLOAT32, cu_q, cu_k, 2, 4, 2, 64), larger = p;
-  p.causal = larger.causal = 1;
-  p.max_seqlen_q = 17, p.max_seqlen_k = 71, larger.max_seqlen_q = 4096, larger.max_seqlen_k = 100000;
-  larger.o = make_tensor(e, GLINT_FLOAT32, 1, 30, 4, 64, 0);
-  judge(e, &larger, NULL);
-  if (!run_forward(e, &p) || !run_forward(e, &larger)) return;
-  for (size_t n = 0; n < bytes_of(&p.o) / 4; n++) assert_true(fabs((double)(((float *)p.o.data)[n] - ((float *)larger.o.data)[n])) < 1e-5);
+  for (int t = 0; t < FLOAT_DTYPES; t++) {
+    const double room = float_dtypes[t] == GLINT_FLOAT32 ? 1e-5 : 1e-2;
+    glint_problem p = packed(e, float_dtypes[t], cu_q, cu_k, 2, 4, 2, 64), larger = p;
+    p.causal = larger.causal = 1;
+    p.max_seqlen_q = 17, p.max_seqlen_k = 71, larger.max_seqlen_q = 4096, larger.max_seqlen_k = 100000;
+    larger.o = make_tensor(e, float_dtypes[t], 1, 30, 4, 64, 0);
+    judge(e, &larger, NULL);
+    if (!run_forward(e, &p) || !run_forward(e, &larger)) return;
+    for (int64_t i = 0; i < 30; i++)
+      for (int64_t h = 0; h < 4; h++)
+        for (int64_t c = 0; c < 64; c++) assert_true(fabs(value_at(&p.o, 0, i, h, c) - value_at(&larger.o, 0, i, h, c)) < room);
+  }
 }
 
 static void v5(engine *e) {
@@ -72,21 +80,26 @@ static void v5(engine *e) {
 
 /* Four ways to say the same mask. The long sequence only where that is fast. */
 static void w1(engine *e) {
-  int64_t s = e->kind == GLINT_ENGINE_CPU ? 4096 : 100;
+  const int64_t s = e->kind == GLINT_ENGINE_CUDA ? 16384 : e->kind == GLINT_ENGINE_CPU ? 4096 : 100;
   static const int spare = 16; /* head_dim */
   engine unlimited = *e;
-  glint_problem p = make_problem(e, GLINT_FLOAT32, (sizes){1, s, s, 1, 1, spare, spare}, 1);
   unlimited.max_work = (int64_t)1 << 40;
-  glint_tensor first = p.o;
-  for (int way = 0; way < 4; way++) {
-    p.causal = way == 0, p.windowed = way > 0;
-    p.window_left = way == 0 ? 0 : way == 1 ? -1 : way == 2 ? s : s - 1, p.window_right = 0;
-    p.o = way ? make_tensor(e, GLINT_FLOAT32, 1, s, 1, spare, 0) : first;
-    if (s <= 100) judge(e, &p, NULL);
-    if (!run_forward(&unlimited, &p)) return;
-    for (size_t n = 0; n < bytes_of(&first) / 4; n++) {
-      double a = (double)((float *)first.data)[n], b = (double)((float *)p.o.data)[n];
-      if (!(fabs(a - b) < 1e-5)) fail_msg("element %zu is %g when the mask is said in way %d: expected %g", n, b, way, a);
+  for (int t = 0; t < FLOAT_DTYPES; t++) {
+    const glint_dtype dtype = float_dtypes[t];
+    const double room = dtype == GLINT_FLOAT32 ? 1e-5 : 2e-2;
+    if (t && e->kind == GLINT_ENGINE_CPU) return; /* its masks are those of float32 */
+    glint_problem p = make_problem(e, dtype, (sizes){1, s, s, 1, 1, spare, spare}, 1);
+    glint_tensor first = p.o;
+    for (int way = 0; way < 4; way++) {
+      p.causal = way == 0, p.windowed = way > 0;
+      p.window_left = way == 0 ? 0 : way == 1 ? -1 : way == 2 ? s : s - 1, p.window_right = 0;
+      p.o = way ? make_tensor(e, dtype, 1, s, 1, spare, 0) : first;
+      if (s <= 100) judge(e, &p, NULL);
+      if (!run_forward(&unlimited, &p)) return;
+      for (int64_t n = 0; n < s * spare; n++) {
+        const double a = glint_load(first.data, dtype, n), b = glint_load(p.o.data, dtype, n);
+        if (!(fabs(a - b) < room)) fail_msg("element %" PRId64 " is %g when the mask is said in way %d: expected %g", n, b, way, a);
+      }
     }
   }
 }
@@ -94,17 +107,19 @@ static void w1(engine *e) {
 /* Window (W - 1, 0): exactly W keys. With q = 0 and V counting keys, o is their mean. */
 static void w2(engine *e) {
   static const int windows[] = {1, 2, 16, 63, 64, 65, 100};
-  for (int n = 0; n < 7; n++) {
-    glint_problem p = make_problem(e, GLINT_FLOAT32, (sizes){1, 150, 150, 1, 1, 64, 64}, 1);
+  for (int n = 0; n < 7 * FLOAT_DTYPES; n++) {
+    const glint_dtype dtype = float_dtypes[n / 7];
+    const int window = windows[n % 7];
+    glint_problem p = make_problem(e, dtype, (sizes){1, 150, 150, 1, 1, 64, 64}, 1);
     fill_value(&p.q, 0);
     for (int64_t j = 0; j < 150; j++)
       for (int64_t c = 0; c < 64; c++) set_value(&p.v, 0, j, 0, c, (double)j);
-    p.windowed = 1, p.window_left = windows[n] - 1, p.window_right = 0;
+    p.windowed = 1, p.window_left = window - 1, p.window_right = 0;
     judge(e, &p, NULL);
     if (!run_forward(e, &p)) return;
     for (int64_t i = 0; i < 150; i++) {
-      double first = i - windows[n] + 1 > 0 ? (double)(i - windows[n] + 1) : 0;
-      assert_true(fabs(value_at(&p.o, 0, i, 0, 3) - (first + (double)i) / 2) < 1e-3);
+      const double first = i - window + 1 > 0 ? (double)(i - window + 1) : 0, mean = (first + (double)i) / 2;
+      assert_true(fabs(value_at(&p.o, 0, i, 0, 3) - mean) <= (dtype == GLINT_FLOAT32 ? 1e-3 : 1e-3 + mean / 100));
     }
   }
 }
@@ -120,8 +135,9 @@ static void w3(engine *e) {
 /* One key, a window of one: only the last row sees it. */
 static void w4(engine *e) {
   static const int dims[] = {1, 64};
-  for (int n = 0; n < 2; n++) {
-    glint_problem p = make_problem(e, GLINT_FLOAT32, (sizes){1, 17, 1, 13, 1, dims[n], dims[n]}, 1);
+  for (int n = 0; n < 2 * FLOAT_DTYPES; n++) {
+    const int d = dims[n % 2];
+    glint_problem p = make_problem(e, float_dtypes[n / 2], (sizes){1, 17, 1, 13, 1, d, d}, 1);
     glint_gradients g = make_gradients(e, &p);
     p.windowed = 1;
     judge(e, &p, NULL);
