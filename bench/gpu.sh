@@ -7,7 +7,7 @@
 #   bench/gpu.sh run [PART...]   there (or build-gpu/gpu.sh run); without build-gpu/ it builds first
 #
 # PARTs, when none is named all of them. The first five need no quiet machine and run side by side:
-#   info      what the driver and the library see
+#   info      what the driver and the library see; real tensors through the command
 #   check     random problems against the oracle: CASES (default 2000) over everything, HOPPER_CASES (default 5000) for the Hopper kernels
 #   test      the GPU tests: streams, graphs, devices, threads, sizes; the faults that users met elsewhere; every kernel of the table by itself
 #   isa       each instruction wrapper on the GPU and on the simulator with the same bits
@@ -51,7 +51,7 @@ build_pack() {
   tar -C "$pack" -c bin lib | xz -3 --lzma2=dict=128MiB >"$pack/programs.tar.xz"
   rm -r "${pack:?}/bin" "${pack:?}/lib"
   cp "$here"/{gpu.sh,torch_peers.py,ncu_ampere.sh,fa2_ratios.py} "$pack/"
-  cp -r "$here/peers" "$pack/"
+  cp -r "$here/peers" "$root/examples/data/minilm.safetensors" "$pack/"
   set +e
   du -sh "$pack"
 }
@@ -90,7 +90,11 @@ sanitize() {
 
 run_part() {
   case $1 in
-  info) part info 60 sh -c 'nvidia-smi; glint info --engine cuda' ;;
+  info)
+    part info 60 sh -c 'nvidia-smi; glint info --engine cuda'
+    # real tensors through the command, which takes the GPU by itself
+    part run 60 sh -c 'glint run --seconds 0.1 --check --dtype bf16 --csv "$0" | tee "$1" && grep -q ,cuda, "$1"' "$here/minilm.safetensors" "$out/run.csv"
+    ;;
   check)
     check check "${CASES:-2000}"
     check check-hopper "${HOPPER_CASES:-5000}" --forward --kernel glint_forward_fa3

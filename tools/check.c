@@ -123,6 +123,7 @@ static void print_repeat(const arguments *a, const char *engine, int64_t number,
     if (numbers[i].given) at += snprintf(text + at, size - (size_t)at, " --%s %" PRId64, numbers[i].name, numbers[i].value);
   for (int d = GLINT_FLOAT32; d <= GLINT_FLOAT8_E5M2; d++)
     if (a->kit.dtypes == 1u << d) at += snprintf(text + at, size - (size_t)at, " --dtype %s", io_dtype_name((glint_dtype)d));
+  if (a->options.kernel) at += snprintf(text + at, size - (size_t)at, " --kernel %.100s", a->options.kernel);
   if (a->options.isa) at += snprintf(text + at, size - (size_t)at, " --isa %s", option_isa_name(a->options.isa));
   if (a->kit.features == TESTKIT_FORWARD_ALL) at += snprintf(text + at, size - (size_t)at, " --forward");
   if (a->kit.only_backward) snprintf(text + at, size - (size_t)at, " --backward");

@@ -133,6 +133,17 @@ static void test_plain_tile_conflicts(void **unused) {
   assert_int_equal(total.wavefronts, 32);
 }
 
+/* V is read by ldmatrix.trans. That changes which lane receives an element, not what is fetched: V needs the swizzle as much as K. */
+static void test_v_is_fetched_like_k(void **unused) {
+  (void)unused;
+  glint_layout_atom_info k, v;
+  OK(glint_layout_atom("ldmatrix.x4", "address", &k, &error));
+  OK(glint_layout_atom("ldmatrix.x4.trans", "address", &v, &error));
+  assert_int_equal(glint_layout_size(&k.tv), 32 * 8);
+  assert_int_equal(glint_layout_size(&v.tv), 32 * 8);
+  for (int64_t i = 0; i < 32 * 8; i++) assert_int_equal(glint_layout_at(&k.tv, i), glint_layout_at(&v.tv, i));
+}
+
 #ifdef TILE_OFFSET
 static void test_tile_offset(void **unused) {
   (void)unused;
@@ -265,6 +276,7 @@ int main(void) {
       cmocka_unit_test(test_box_32),
       cmocka_unit_test(test_tile_8),
       cmocka_unit_test(test_plain_tile_conflicts),
+      cmocka_unit_test(test_v_is_fetched_like_k),
 #ifdef TILE_OFFSET
       cmocka_unit_test(test_tile_offset),
       cmocka_unit_test(test_fragment_addresses),

@@ -17,14 +17,18 @@ KERNEL(known_column, 32, test_params) {
   gmem_store_f32(p.out + tid(), sum);
 }
 
-// ldmatrix of 8 x 8 matrices with a row stride of 128 bytes; p.n 1: 16-byte chunks XORed with the row, Swizzle<3,3,3> of 16-bit elements.
+// ldmatrix of 8 x 8 matrices with a row stride of 128 bytes. p.n & 1: 16-byte chunks XORed with the row, Swizzle<3,3,3> of 16-bit elements;
+// p.n & 2: transposed.
 KERNEL(known_ldmatrix, 32, test_params) {
   u32 s = smem_base(), r[4], row = tid() % 8, sum = 0;
   fill(s, 8 * 128);
   for (u32 chunk = 0; chunk < 8; chunk += 4) {
     u32 c = chunk + tid() / 8;
-    if (p.n) c ^= row;
-    ldmatrix_x4(r, s + 128 * row + 16 * c);
+    if (p.n & 1) c ^= row;
+    if (p.n & 2)
+      ldmatrix_x4_trans(r, s + 128 * row + 16 * c);
+    else
+      ldmatrix_x4(r, s + 128 * row + 16 * c);
     sum += r[0];
   }
   gmem_store_4(p.out + tid(), sum);

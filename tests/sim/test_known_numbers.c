@@ -40,14 +40,18 @@ static void column_reads_of_a_32x32_tile_conflict_32_ways_padded_ones_not(void *
   assert_int_equal(padded.smem_wavefronts, padded.smem_ideal);
 }
 
+/* Transposed or not: what is fetched are the same rows of 16 bytes, so V needs the swizzle as much as K. */
 static void ldmatrix_at_stride_128_conflicts_8_ways_swizzled_not(void **state) {
   (void)state;
-  sim_line rows = run("known_ldmatrix", 0, "ldmatrix.x4", NULL), swizzled = run("known_ldmatrix", 1, "ldmatrix.x4", NULL);
-  assert_int_equal(rows.warp_instructions, 2);
-  assert_int_equal(rows.worst_ways, 8);
-  assert_int_equal(rows.smem_wavefronts, 2 * 4 * 8);
-  assert_int_equal(swizzled.worst_ways, 1);
-  assert_int_equal(swizzled.smem_wavefronts, 2 * 4);
+  for (u32 trans = 0; trans < 2; trans++) {
+    const char *instruction = trans ? "ldmatrix.x4.trans" : "ldmatrix.x4";
+    sim_line rows = run("known_ldmatrix", 2 * trans, instruction, NULL), swizzled = run("known_ldmatrix", 2 * trans + 1, instruction, NULL);
+    assert_int_equal(rows.warp_instructions, 2);
+    assert_int_equal(rows.worst_ways, 8);
+    assert_int_equal(rows.smem_wavefronts, 2 * 4 * 8);
+    assert_int_equal(swizzled.worst_ways, 1);
+    assert_int_equal(swizzled.smem_wavefronts, 2 * 4);
+  }
 }
 
 static void scalar_16_bit_loads_take_8_times_the_instructions(void **state) {
