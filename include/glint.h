@@ -193,7 +193,8 @@ typedef struct glint_gradients {
  * With x a row of q, k or v (of k minus its mean when smooth is set), and y = R x for q and k when rotate is set (else y = x):
  *   stored = FP8(y / descale), rounded to nearest, ties to even, saturating;   descale = largest finite |y| of the block / largest FP8 value
  * (448 or 57344; 1 where that maximum is below 2^-100 or a block has no row). NaN stays NaN; an infinity becomes the largest FP8 value, or
- * NaN throughout its row when rotated. Bit-equal on the cpu, sim and cuda engines.
+ * NaN throughout its row when rotated. Bit-equal on the cpu, sim and cuda engines, but for the bits of a
+ * NaN.
  *
  * R = H S / sqrt(B): S random signs, H the Hadamard matrix in natural (Sylvester) order, for each run of B columns, B the largest power of
  * two that divides head_dim (head_dim 96: three of 32). R is orthogonal, so q . k stays the same, while an outlier is shared out over B
@@ -212,7 +213,7 @@ typedef struct glint_quantization {
   glint_tensor q_fp8, k_fp8, v_fp8;
   /* ---- out (in where descale_given): float32, shapes and meaning as in glint_problem, whose max_seqlen must then be the same here:
    * [1], [batch, heads_kv] or [batch, heads, blocks]. One factor a block takes one pass over the tensor, as far as a block fits the
-   * registers of a GPU's multiprocessor (32768 elements); the others take two ---- */
+   * registers of a GPU's multiprocessor (32768 elements, 16384 of float32); the others take two ---- */
   glint_tensor descale_q, descale_k, descale_v;
   int32_t descale_given; /* 1: the factors are read (finite, positive), not made; what they cannot reach saturates. 0 or 1 */
 

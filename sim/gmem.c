@@ -131,6 +131,7 @@ void sim_gmem_store(sim_place *at, void *d, const void *r, u32 bytes) {
   t->block->device->progress++;
 }
 void sim_gmem_store_u16(sim_place *at, void *d, u16 v) { sim_gmem_store(at, d, &v, 2); }
+void sim_gmem_store_u8(sim_place *at, void *d, u8 v) { sim_gmem_store(at, d, &v, 1); }
 void sim_gmem_store_u32(sim_place *at, void *d, u32 v) { sim_gmem_store(at, d, &v, 4); }
 
 // ---- atomics and flags ------------------------------------------------------------------------------------------------------------------

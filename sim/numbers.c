@@ -34,19 +34,23 @@ float f32_from_e4m3(u8 v) {
   return v & 128 ? -f : f;
 }
 
-static u8 e4m3_from_f32(float x) {
+// mantissa: stored bits; smallest: exponent of the normal range; top: code of the largest value.
+static u8 fp8_from_f32(float x, int mantissa, int smallest, float largest, u32 top) {
   u32 sign = sim_bits(x) >> 24 & 128;
   x = fabsf(x);
   if (x != x) return 127; /* of either sign, as the GPU does */
-  if (x >= 448.f) return (u8)(sign | 126);
+  if (x >= largest) return (u8)(sign | top);
   if (x == 0) return (u8)sign;
   int e = 0;
   frexpf(x, &e);
-  int exponent = e - 1 < -6 ? -6 : e - 1;
-  u32 steps = (u32)rintf(ldexpf(x, 3 - exponent)); // eighths of 2^exponent, ties to even; 16 carries into the exponent
-  u32 code = (u32)(exponent + 6) * 8 + steps;
-  return (u8)(sign | (code > 126 ? 126 : code));
+  int exponent = e - 1 < smallest ? smallest : e - 1;
+  u32 steps = (u32)rintf(ldexpf(x, mantissa - exponent)); // parts of 2^exponent, ties to even; a carry runs into the exponent
+  u32 code = ((u32)(exponent - smallest) << mantissa) + steps;
+  return (u8)(sign | (code > top ? top : code));
 }
+
+static u8 e4m3_from_f32(float x) { return fp8_from_f32(x, 3, -6, 448.f, 126); }
+static u8 e5m2_from_f32(float x) { return fp8_from_f32(x, 2, -14, 57344.f, 123); }
 
 u32 sim_pack_bf16(float lo, float hi) { return bf16_from_f32(lo) | (u32)bf16_from_f32(hi) << 16; }
 u32 sim_pack_f16(float lo, float hi) { return f16_from_f32(lo) | (u32)f16_from_f32(hi) << 16; }
@@ -60,6 +64,9 @@ u32 sim_cvt_f16x2(sim_place *at, float lo, float hi) {
 }
 u32 sim_pack_e4m3(float x0, float x1, float x2, float x3) {
   return e4m3_from_f32(x0) | (u32)e4m3_from_f32(x1) << 8 | (u32)e4m3_from_f32(x2) << 16 | (u32)e4m3_from_f32(x3) << 24;
+}
+u32 sim_pack_e5m2(float x0, float x1, float x2, float x3) {
+  return e5m2_from_f32(x0) | (u32)e5m2_from_f32(x1) << 8 | (u32)e5m2_from_f32(x2) << 16 | (u32)e5m2_from_f32(x3) << 24;
 }
 u32 sim_e4m3x2_to_f16x2(u16 v) { return f16_from_f32(f32_from_e4m3((u8)v)) | (u32)f16_from_f32(f32_from_e4m3((u8)(v >> 8))) << 16; }
 

@@ -11,8 +11,6 @@ static glint_status check_and_size(const glint_context *context, const glint_qua
   *bytes = 0;
   if (!context) return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "context is NULL: expected one from glint_open");
   GLINT_TRY(glint_check_quantization(quantization, context->engine->host, work, error->text, sizeof error->text));
-  if (!context->engine->quantize)
-    return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "glint_quantize: the %s engine has no such kernels", context->engine->name);
   return is_nothing(work) ? GLINT_OK : context->engine->quantize_workspace(context->state, work, bytes, error);
 }
 

@@ -4,6 +4,7 @@
 #include "cuda/launch.h"
 #include "cuda/path.h"
 #include "cuda/plan.h"
+#include "cuda/quantize.h"
 #include "cuda/state.h"
 
 #include <inttypes.h>
@@ -136,6 +137,14 @@ static size_t describe(void *state, char *text, size_t size) {
   return length;
 }
 
-const glint_engine_vtable glint_engine_cuda = {
-    GLINT_ENGINE_CUDA,         "cuda",  0, open_cuda, glint_cuda_close, glint_cuda_engine_plan, glint_cuda_engine_run,
-    glint_cuda_engine_reserve, describe, NULL, NULL};
+const glint_engine_vtable glint_engine_cuda = {GLINT_ENGINE_CUDA,
+                                               "cuda",
+                                               0,
+                                               open_cuda,
+                                               glint_cuda_close,
+                                               glint_cuda_engine_plan,
+                                               glint_cuda_engine_run,
+                                               glint_cuda_engine_reserve,
+                                               describe,
+                                               glint_cuda_quantize_workspace,
+                                               glint_cuda_quantize};

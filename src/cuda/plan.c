@@ -2,6 +2,7 @@
 #include "cuda/plan.h"
 #include "cuda/backward.h"
 #include "cuda/family.h"
+#include "cuda/quantize.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -124,7 +125,7 @@ static int runs_on(const glint_variant *v, const glint_machine *m) {
 }
 
 static int is_allowed(const glint_choice *c, const glint_variant *v) {
-  return !glint_is_backward(v) && (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
+  return !glint_is_backward(v) && !glint_is_quantize(v) && (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
 }
 
 static int has_dims(const glint_variant *v, const glint_work *w) {

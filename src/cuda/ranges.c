@@ -1,8 +1,7 @@
 /* Tells the simulator the bounds and names of a problem's tensors. */
 #include "cuda/ranges.h"
 
-/* Bytes from a view's first element to its last, both included; 0 for one without elements. */
-static size_t span(const glint_view *v) {
+size_t glint_view_bytes(const glint_view *v) {
   int64_t elements = 1;
   if (!v->data) return 0;
   for (int axis = 0; axis < v->rank; axis++) {
@@ -39,7 +38,8 @@ void glint_simulator_ranges(const glint_sim_interface *simulator, const glint_wo
                  {"dv", &w->dv}};
   enum { TENSORS = sizeof tensors / sizeof tensors[0] };
   glint_sim_range ranges[TENSORS + 1];
-  for (int i = 0; i < TENSORS; i++) ranges[i] = (glint_sim_range){tensors[i].name, tensors[i].view->data, span(tensors[i].view)};
+  for (int i = 0; i < TENSORS; i++)
+    ranges[i] = (glint_sim_range){tensors[i].name, tensors[i].view->data, glint_view_bytes(tensors[i].view)};
   ranges[TENSORS] = (glint_sim_range){"workspace", workspace, workspace ? workspace_bytes : 0};
   simulator->launch_ranges(ranges, TENSORS + 1);
 }

@@ -1,5 +1,6 @@
 /* The sim engine: the cuda engine on the simulator's driver (sim/driver.c), whose devices are models of GPUs. Pointers are host pointers. */
 #include "cuda/path.h"
+#include "cuda/quantize.h"
 #include "cuda/state.h"
 
 #include <inttypes.h>
@@ -49,6 +50,14 @@ static size_t describe(void *state, char *text, size_t size) {
   return length;
 }
 
-const glint_engine_vtable glint_engine_sim = {
-    GLINT_ENGINE_SIM,          "sim",   1, open_sim, glint_cuda_close, glint_cuda_engine_plan, glint_cuda_engine_run,
-    glint_cuda_engine_reserve, describe, NULL, NULL};
+const glint_engine_vtable glint_engine_sim = {GLINT_ENGINE_SIM,
+                                              "sim",
+                                              1,
+                                              open_sim,
+                                              glint_cuda_close,
+                                              glint_cuda_engine_plan,
+                                              glint_cuda_engine_run,
+                                              glint_cuda_engine_reserve,
+                                              describe,
+                                              glint_cuda_quantize_workspace,
+                                              glint_cuda_quantize};

@@ -9,12 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_CASES = 60, SIM_CASES = 40 };
+enum { RANDOM_CASES = 60, SIM_CASES = 30 };
 static uint64_t seed;
 static glint_context *cpu, *oracle, *sim; /* sim NULL: not in this build */
 
 static void run(glint_context *context, const quantize_outputs *o, const char *text) {
   if (glint_quantize(context, &o->q) != GLINT_OK) fail_msg("%s\n%s", glint_last_error(context), text);
+}
+
+/* A NaN has whatever bits an engine likes: here, those of the largest code. */
+static void make_nans_alike(quantize_outputs *o) {
+  for (int t = 0; t < 3; t++) {
+    int first = o->block[t] && output_of(&o->q, t)->dtype == GLINT_FLOAT8_E5M2 ? 0x7D : 0x7F;
+    for (size_t i = 0; o->block[t] && i < o->bytes[t]; i++)
+      if ((o->block[t][64 + i] & 0x7F) >= first) o->block[t][64 + i] = 0x7F;
+  }
 }
 
 /* Distance on the line of FP8 values; a sign's two zeros are one. NaN: far from everything but NaN. */
@@ -67,6 +76,7 @@ static void engines_agree_to_the_bit(void **state) {
     make_outputs(&a, &c), make_outputs(&b, &c);
     run(cpu, &a, c.text), run(sim, &b, c.text);
     check_guards(&b, &c);
+    make_nans_alike(&a), make_nans_alike(&b);
     if (a.block[7]) { /* lse_shift: a sum in another order */
       assert_near_floats(&b, &a, 7, 1e-2, c.text);
       memcpy(b.block[7], a.block[7], a.bytes[7] + 128);
@@ -106,7 +116,8 @@ static void rounds_every_value(void **state) {
       assert_int_equal(glint_quantize(context, &q), GLINT_OK);
       for (int i = 0; i < COUNT; i++) {
         uint8_t expected = e5m2 ? glint_e5m2_from_float(x[i]) : glint_e4m3_from_float(x[i]);
-        if (got[i] != expected) fail_msg("engine %d: %a gives %02x, expected %02x", engine, (double)x[i], got[i], expected);
+        if (steps_apart(got[i], expected, dtype) != 0 || (got[i] ^ expected) & (isnan(x[i]) ? 0 : 0x80))
+          fail_msg("engine %d: %a gives %02x, expected %02x", engine, (double)x[i], got[i], expected);
       }
     }
   }
@@ -168,7 +179,8 @@ static int open_engines(void **state) {
   if (glint_open(&options, &cpu) != GLINT_OK) return 1;
   options.engine = GLINT_ENGINE_ORACLE;
   if (glint_open(&options, &oracle) != GLINT_OK) return 1;
-  sim = NULL;
+  options.engine = GLINT_ENGINE_SIM;
+  if (glint_open(&options, &sim) != GLINT_OK) sim = NULL;
   return 0;
 }
 
