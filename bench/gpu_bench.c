@@ -3,6 +3,7 @@
  *   gpu_bench                                            bf16, head_dim 64 128 256, causal and not, seqlen 512 to 16384
  *   gpu_bench --kernel glint_forward_fa2,glint_forward_fa3 --head-dim 128
  *   gpu_bench --backward --head-dim 128
+ *   gpu_bench --quantize                                 glint_quantize against a copy, and with attention (gpu_quantize.c)
  *   gpu_bench --cells < cells.txt                        one cell a line: dtype head_dim causal batch heads heads_kv seqlen_q seqlen_k
  *
  * Prints CSV: impl,dir,dtype,hdim,causal,batch,heads,heads_kv,seqlen,ms,tflops,check. Inputs are random normal numbers, ms is the median, and
@@ -14,6 +15,7 @@
 #include "cuda/memory.h"
 #include "glint.h"
 #include "gpu_clock.h"
+#include "gpu_quantize.h"
 
 #include <argp.h>
 #include <inttypes.h>
@@ -43,7 +45,7 @@ typedef struct list {
 typedef struct settings {
   char *kernels[MOST_KERNELS];
   int kernel_count;
-  int arch, device, reps, warmup, check_rows, cells, backward;
+  int arch, device, reps, warmup, check_rows, cells, backward, quantize;
   list dtypes, head_dims, causals, seqlens;
   int64_t tokens, width, group;
 } settings;
@@ -366,7 +368,7 @@ static int parse_dtypes(const char *text, list *out) {
   return out->count > 0;
 }
 
-enum { KEY_REPS = 256, KEY_WARMUP, KEY_CHECK, KEY_CELLS, KEY_TOKENS, KEY_WIDTH, KEY_GROUP, KEY_DEVICE, KEY_BACKWARD };
+enum { KEY_REPS = 256, KEY_WARMUP, KEY_CHECK, KEY_CELLS, KEY_TOKENS, KEY_WIDTH, KEY_GROUP, KEY_DEVICE, KEY_BACKWARD, KEY_QUANTIZE };
 
 static error_t parse(int key, char *text, struct argp_state *state) {
   settings *s = state->input;
@@ -386,6 +388,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_CHECK: s->check_rows = atoi(text), good = s->check_rows >= 0; break;
   case KEY_CELLS: s->cells = 1; break;
   case KEY_BACKWARD: s->backward = 1; break;
+  case KEY_QUANTIZE: s->quantize = 1; break;
   case KEY_TOKENS: s->tokens = atoll(text), good = s->tokens > 0; break;
   case KEY_WIDTH: s->width = atoll(text), good = s->width > 0; break;
   case KEY_GROUP: s->group = atoll(text), good = s->group > 0; break;
@@ -410,6 +413,7 @@ static const struct argp_option options[] = {
     {"warmup", KEY_WARMUP, "N", 0, "runs before (default 3)", 0},
     {"check", KEY_CHECK, "ROWS", 0, "rows compared with the formula; 0: none (default 6)", 0},
     {"backward", KEY_BACKWARD, NULL, 0, "the backward pass", 0},
+    {"quantize", KEY_QUANTIZE, NULL, 0, "quantization against a copy, and with attention", 0},
     {"cells", KEY_CELLS, NULL, 0, "read cells from standard input", 0},
     {"device", KEY_DEVICE, "N", 0, "ordinal of the GPU (default 0)", 0},
     {0}};
@@ -444,6 +448,13 @@ static void close_all(bench *b) {
   glint_device_memory_close(b->memory);
 }
 
+static glint_status run_quantize(const settings *s, glint_error *error) {
+  const gpu_quantize_grid grid = {s->device,        s->reps,          s->warmup,          s->head_dims.value,
+                                  s->seqlens.value, s->causals.value, s->head_dims.count, s->seqlens.count,
+                                  s->causals.count, s->tokens,        s->width,           s->group};
+  return gpu_quantize_run(&grid, error);
+}
+
 int main(int argc, char **argv) {
   static bench b = {.s = {.reps = 15, .warmup = 3, .check_rows = 6, .tokens = 16384, .width = 2048, .group = 1}, .random = 1};
   static const struct argp argp = {options, parse, NULL, "Times glint's kernels on a GPU.", NULL, NULL, NULL};
@@ -455,8 +466,8 @@ int main(int argc, char **argv) {
   parse_dtypes("bf16", &b.s.dtypes);
   argp_parse(&argp, argc, argv, 0, NULL, &b.s);
   if (!b.s.kernel_count) b.s.kernels[b.s.kernel_count++] = no_kernel;
-  glint_status status = open_all(&b, &error);
-  if (status == GLINT_OK) {
+  glint_status status = b.s.quantize ? run_quantize(&b.s, &error) : open_all(&b, &error);
+  if (status == GLINT_OK && !b.s.quantize) {
     printf("impl,dir,dtype,hdim,causal,batch,heads,heads_kv,seqlen,ms,tflops,check\n");
     fflush(stdout);
     status = b.s.cells ? run_cells(&b, &error) : run_grid(&b, &error);

@@ -226,3 +226,36 @@ void assert_same_outputs(const quantize_outputs *a, const quantize_outputs *b, c
       if (a->block[n][i] != b->block[n][i])
         fail_msg("output %d: byte %zu of %zu differs: %02x, %02x\n%s", n, i, a->bytes[n] + 2 * GUARD, a->block[n][i], b->block[n][i], text);
 }
+
+/* A copy of host memory; NULL for none. */
+static void *lift(const testkit_memory *memory, const void *host, size_t bytes) {
+  void *there = memory->alloc(memory->user, bytes + 256);
+  assert_non_null(there);
+  assert_true(memory->upload(memory->user, there, host, bytes));
+  return there;
+}
+
+glint_status run_on_device(glint_context *context, const testkit_memory *memory, const quantize_outputs *o) {
+  glint_quantization q = o->q;
+  glint_tensor *const inputs[] = {&q.q, &q.k, &q.v, &q.cu_seqlens_q, &q.cu_seqlens_k, &q.seqused_q, &q.seqused_k};
+  enum { INPUTS = sizeof inputs / sizeof inputs[0] };
+  void *in[INPUTS] = {0}, *out[CASE_OUTPUTS] = {0};
+  for (int n = 0; n < INPUTS; n++) {
+    if (!inputs[n]->data) continue;
+    size_t shift = (uintptr_t)inputs[n]->data % 256; /* a pointer as little aligned as the host's */
+    in[n] = lift(memory, (char *)inputs[n]->data - shift, span_bytes(inputs[n]) + shift);
+    inputs[n]->data = (char *)in[n] + shift;
+  }
+  for (int n = 0; n < CASE_OUTPUTS; n++) {
+    if (!o->block[n]) continue;
+    out[n] = lift(memory, o->block[n], o->bytes[n] + 2 * GUARD);
+    output_of(&q, n)->data = (char *)out[n] + GUARD;
+  }
+  glint_status status = glint_quantize(context, &q);
+  for (int n = 0; n < CASE_OUTPUTS; n++)
+    if (out[n])
+      assert_true(memory->download(memory->user, o->block[n], out[n], o->bytes[n] + 2 * GUARD)), memory->free(memory->user, out[n]);
+  for (int n = 0; n < INPUTS; n++)
+    if (in[n]) memory->free(memory->user, in[n]);
+  return status;
+}

@@ -37,4 +37,7 @@ void assert_same_outputs(const quantize_outputs *a, const quantize_outputs *b, c
 /* Is row `row` (of the tensor's own axis 1, batch index `batch` of axis 0) used by a sequence? keys: lengths of k. */
 int row_is_used(const glint_quantization *q, int keys, int64_t batch, int64_t row);
 
+/* glint_quantize on device memory: inputs up, outputs up and down again, guards included. */
+glint_status run_on_device(glint_context *context, const testkit_memory *memory, const quantize_outputs *o);
+
 #endif

@@ -2,6 +2,7 @@
  * guards; and the rounding over every value, given its neighbours' middles too. */
 #include "random_case.h"
 
+#include "../device_memory.h"
 #include "convert.h"
 
 #include <math.h>
@@ -9,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_CASES = 60, SIM_CASES = 30 };
+enum { RANDOM_CASES = 60, SIM_CASES = 30, GPU_CASES = 400 };
 static uint64_t seed;
-static glint_context *cpu, *oracle, *sim; /* sim NULL: not in this build */
+static glint_context *cpu, *oracle, *sim, *cuda; /* sim NULL: not in this build; cuda NULL: no GPU that can */
+static const testkit_memory *memory;
 
 static void run(glint_context *context, const quantize_outputs *o, const char *text) {
   if (glint_quantize(context, &o->q) != GLINT_OK) fail_msg("%s\n%s", glint_last_error(context), text);
@@ -66,15 +68,21 @@ static void agrees_with_oracle(void **state) {
   assert_true(other * 500 < values); /* only values next to a tie */
 }
 
+/* The other engine: the simulator's, or a GPU's where there is one. */
+static void run_there(const quantize_outputs *o, const char *text) {
+  glint_context *context = cuda ? cuda : sim;
+  if ((cuda ? run_on_device(cuda, memory, o) : glint_quantize(sim, &o->q)) != GLINT_OK) fail_msg("%s\n%s", glint_last_error(context), text);
+}
+
 static void engines_agree_to_the_bit(void **state) {
   (void)state;
-  if (!sim) skip();
-  for (uint64_t n = 0; n < SIM_CASES; n++) {
+  if (!sim && !cuda) skip();
+  for (uint64_t n = 0; n < (cuda ? GPU_CASES : SIM_CASES); n++) {
     quantize_case c;
     quantize_outputs a, b;
-    make_quantize_case(&c, seed + 1, n, n % 8 ? 70 : 300);
+    make_quantize_case(&c, seed + 1, n, n % 8 ? 70 : cuda ? 2000 : 300);
     make_outputs(&a, &c), make_outputs(&b, &c);
-    run(cpu, &a, c.text), run(sim, &b, c.text);
+    run(cpu, &a, c.text), run_there(&b, c.text);
     check_guards(&b, &c);
     make_nans_alike(&a), make_nans_alike(&b);
     if (a.block[7]) { /* lse_shift: a sum in another order */
@@ -173,6 +181,17 @@ static void broadcasts_inputs(void **state) {
   }
 }
 
+/* Its kernels are Hopper's. */
+static int can_quantize(glint_context *context) {
+  float x[16], descale;
+  uint8_t y[16];
+  size_t bytes;
+  glint_quantization q = {.struct_size = sizeof q};
+  q.v = (glint_tensor){x, {1, 1, 1, 16}, {0}, GLINT_FLOAT32, 4}, q.v_fp8 = (glint_tensor){y, {1, 1, 1, 16}, {0}, GLINT_FLOAT8_E4M3, 4};
+  q.descale_v = (glint_tensor){&descale, {1}, {0}, GLINT_FLOAT32, 1};
+  return glint_quantize_workspace(context, &q, &bytes) == GLINT_OK;
+}
+
 static int open_engines(void **state) {
   (void)state;
   glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CPU};
@@ -181,12 +200,17 @@ static int open_engines(void **state) {
   if (glint_open(&options, &oracle) != GLINT_OK) return 1;
   options.engine = GLINT_ENGINE_SIM;
   if (glint_open(&options, &sim) != GLINT_OK) sim = NULL;
+  options.engine = GLINT_ENGINE_CUDA;
+  memory = device_memory();
+  if (memory && glint_open(&options, &cuda) != GLINT_OK) cuda = NULL;
+  if (cuda && !can_quantize(cuda)) glint_close(cuda), cuda = NULL;
   return 0;
 }
 
 static int close_engines(void **state) {
   (void)state;
-  glint_close(cpu), glint_close(oracle), glint_close(sim);
+  glint_close(cpu), glint_close(oracle), glint_close(sim), glint_close(cuda);
+  device_memory_close();
   return 0;
 }
 
