@@ -241,6 +241,16 @@ static void conversions_round_to_nearest_even(void **state) {
     assert_int_equal(sim_pack_e4m3(nextafterf(middle, up), 0, 0, 0) & 255, b + 1);
   }
   assert_int_equal(sim_pack_e4m3(1e9f, -1e9f, 448.f, 464.f), 0x7e7efe7e);
+  /* e5m2 is the upper byte of a 16-bit float */
+  for (u32 b = 0; b < 256; b++) {
+    if ((b & 127) > 123) continue;
+    float f = sim_f16_to_f32((u16)(b << 8)), up = sim_f16_to_f32((u16)((b + 1) << 8)), middle = 0.5f * (f + up);
+    assert_int_equal(sim_pack_e5m2(f, 0, 0, 0) & 255, b);
+    if ((b & 127) == 123) continue;
+    assert_int_equal(sim_pack_e5m2(0, middle, 0, 0) >> 8 & 255, b & 1 ? b + 1 : b);
+    assert_int_equal(sim_pack_e5m2(0, 0, nextafterf(middle, up), 0) >> 16 & 255, b + 1);
+  }
+  assert_int_equal(sim_pack_e5m2(1e9f, -1e9f, 57344.f, 61440.f), 0x7b7bfb7b);
 }
 
 int main(void) {
