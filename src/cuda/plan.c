@@ -125,7 +125,8 @@ static int runs_on(const glint_variant *v, const glint_machine *m) {
 }
 
 static int is_allowed(const glint_choice *c, const glint_variant *v) {
-  return !glint_is_backward(v) && !glint_is_quantize(v) && (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
+  return !glint_is_backward(v) && !glint_is_quantize(v) && (!c->arch || v->arch == c->arch) &&
+         strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
 }
 
 static int has_dims(const glint_variant *v, const glint_work *w) {
