@@ -28,20 +28,22 @@ static int64_t offset_of_row(const glint_view *view, const glint_sequence *s, in
   return s->batch_q * view->stride[0] + (s->row_q + i) * view->stride[1] + head * view->stride[2];
 }
 
-/* dO of row r to d_o; its delta and lse; its share of dsinks. row: index in the group of panels. */
-static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, float *d_o) {
+/* dO of a row as words of the kernels; its delta and lse; its share of dsinks. row: index in the group of panels. */
+static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, float *words) {
   const glint_work *w = b->run.w;
   const glint_sequence *s = &b->run.share->s;
+  const glint_cpu_kernels *kernels = b->run.plan->kernels;
   int64_t i = glint_cpu_position(&b->run, row), head = glint_cpu_head(&b->run, row), n = w->head_dim_v;
-  float o[512];
+  float o[512], x[512], *d_o = kernels->bf16 ? x : words;
   size_t element = glint_dtype_size(w->o.dtype);
   const char *from_o = (const char *)w->o.data + (size_t)offset_of_row(&w->o, s, head, i) * element;
   const char *from_d_o = (const char *)w->d_o.data + (size_t)offset_of_row(&w->d_o, s, head, i) * element;
   glint_cpu_ask_ahead(from_o, w->o.stride[1] * (int64_t)element, n * (int64_t)element, i, s->used_q);
   glint_cpu_ask_ahead(from_d_o, w->d_o.stride[1] * (int64_t)element, n * (int64_t)element, i, s->used_q);
-  b->run.plan->kernels->to_float(o, from_o, w->o.dtype, n, 1.0f);
-  b->run.plan->kernels->to_float(d_o, from_d_o, w->d_o.dtype, n, 1.0f);
-  double delta = (double)b->run.plan->kernels->backward->dot(o, d_o, n);
+  kernels->to_float(o, from_o, w->o.dtype, n, 1.0f);
+  kernels->to_float(d_o, from_d_o, w->d_o.dtype, n, 1.0f);
+  if (kernels->bf16) memcpy(words, from_d_o, (size_t)n * 2); /* such kernels run only where dO has their type */
+  double delta = (double)kernels->backward->dot(o, d_o, n);
   double lse = (double)((const float *)w->lse.data)[offset_of_lse(&w->lse, s, head, i)];
   if (w->d_lse.data) delta -= (double)((const float *)w->d_lse.data)[offset_of_lse(&w->d_lse, s, head, i)];
   b->arena->delta[row] = (float)delta, b->arena->rest[row] = 0;
@@ -53,11 +55,6 @@ static void load_gradient_row(const glint_cpu_backward_run *b, int64_t row, floa
   double sink = (double)((const float *)w->sinks.data)[head * w->sinks.stride[0]];
   if (lse == -(double)INFINITY) return;
   b->sinks[(head - b->run.item.head * b->run.plan->group) * b->plan->splits] -= exp(sink - lse) * delta;
-}
-
-/* n floats as a row of words. */
-static void store_words(const glint_cpu_kernels *kernels, float *to, const float *from, int64_t n) {
-  kernels->from_float(to, kernels->bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32, from, n, 1.0f);
 }
 
 static void find_range(const glint_cpu_backward_run *b, int64_t r, row_range *range) {
@@ -75,12 +72,11 @@ static void find_range(const glint_cpu_backward_run *b, int64_t r, row_range *ra
 /* Packs one panel of Q, or of dO, in both orders. Q keeps its exact values: here an error of the scores is not shared by the whole row,
  * since lse comes from elsewhere. Unused rows: zeros, and lse = inf, which makes their P zero. */
 static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
-  const glint_work *w = b->run.w;
   const glint_cpu_plan *plan = b->run.plan;
   const glint_cpu_kernels *kernels = plan->kernels;
   glint_cpu_backward_arena *arena = b->arena;
   int64_t panel = kernels->panel, ld = glint_cpu_row_floats(plan), used = b->run.item.rows - base < panel ? b->run.item.rows - base : panel;
-  float *rows = arena->base.rows, x[512];
+  float *rows = arena->base.rows;
   row_range range = {INT64_MAX, 0, 0, INT64_MAX};
   memset(rows, 0, (size_t)(panel * ld) * sizeof(float));
   for (int64_t n = 0; n < used; n++) {
@@ -90,10 +86,7 @@ static row_range load_rows(const glint_cpu_backward_run *b, int64_t base) {
   kernels->transpose(rows, ld, arena->base.q + base * plan->units_d, panel, (int)panel, plan->units_d);
   kernels->backward->pack_rows(rows, ld, b->plan->columns_d, arena->q_packed + base * b->plan->columns_d);
   memset(rows, 0, (size_t)(panel * ld) * sizeof(float));
-  for (int64_t n = 0; n < used; n++) {
-    load_gradient_row(b, base + n, x);
-    store_words(kernels, rows + n * ld, x, w->head_dim_v);
-  }
+  for (int64_t n = 0; n < used; n++) load_gradient_row(b, base + n, rows + n * ld);
   kernels->transpose(rows, ld, arena->d_o + base * b->plan->units_v, panel, (int)panel, b->plan->units_v);
   kernels->backward->pack_rows(rows, ld, plan->columns, arena->do_packed + base * plan->columns);
   for (int64_t r = base + used; r < base + panel; r++) {

@@ -59,7 +59,7 @@ typedef struct glint_cpu_backward {
    *   p = e^((s scale + minus_lse) + rest);  s = p keep;  dp = p (dp keep - delta).  keep NULL: 1. minus_lse, rest, delta: one a row. */
   void (*gradients)(float *s, float *dp, float *ds_weights, int keys, float scale, const float *minus_lse, const float *rest,
                     const float *delta, const float *keep);
-  /* Sum of a[c] b[c] with the roundings that scores make: a row with one key then has dP = delta exactly, and no gradient. */
+  /* Sum of a[c] b[c], on floats with the roundings that scores make: a row with one key then has dP = delta exactly, and no gradient. */
   float (*dot)(const float *a, const float *b, int64_t n);
   /* slope = 1 - tanh(s factor)^2, the derivative of softcap. */
   void (*cap_slope)(const float *s, int keys, float factor, float *slope);

@@ -223,33 +223,31 @@ static TARGET void FN(pack_rows)(const float *rows, ptrdiff_t ld, int columns, f
    packed + (ptrdiff_t)(r / 2) * columns);
 }
 
-/* Weights are A tiles (16 keys x 32 rows), packed rows are B tiles (32 rows x 16 columns). */
+/* Weights are A tiles (16 keys x 32 rows), packed rows are B tiles (32 rows x 16 columns): those of a panel and two columns of tiles stay in
+ * registers while all keys pass. */
 static TARGET void FN(add_product)(const float *weights, int keys, const float *packed, int columns, float *c) {
   enum { LD_WEIGHTS = NR / 2 };
   stored_before_tiles();
-  for (int n = 0; n < columns; n += 2 * AMX_TILE)
-    for (int j = 0; j < keys; j += AMX_KEYS) {
+  for (int n = 0; n < columns; n += 2 * AMX_TILE) {
+    _tile_loadd(4, packed + n, columns * 4);
+    _tile_loadd(5, packed + n + AMX_TILE, columns * 4);
+    _tile_loadd(6, packed + (ptrdiff_t)AMX_TILE * columns + n, columns * 4);
+    _tile_loadd(7, packed + (ptrdiff_t)AMX_TILE * columns + n + AMX_TILE, columns * 4);
+    for (int j = 0; j < keys; j += AMX_TILE) {
       float *to = c + (ptrdiff_t)j * columns + n;
       const float *a = weights + (ptrdiff_t)j * LD_WEIGHTS;
+      _tile_loadd(2, a, LD_WEIGHTS * 4);
       _tile_loadd(0, to, columns * 4);
+      _tile_dpbf16ps(0, 2, 4);
       _tile_loadd(1, to + AMX_TILE, columns * 4);
-      _tile_loadd(2, to + (ptrdiff_t)AMX_TILE * columns, columns * 4);
-      _tile_loadd(3, to + (ptrdiff_t)AMX_TILE * columns + AMX_TILE, columns * 4);
-      for (int u = 0; u < LD_WEIGHTS; u += AMX_TILE) {
-        _tile_loadd(4, a + u, LD_WEIGHTS * 4);
-        _tile_loadd(6, packed + (ptrdiff_t)u * columns + n, columns * 4);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, packed + (ptrdiff_t)u * columns + n + AMX_TILE, columns * 4);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a + AMX_TILE * LD_WEIGHTS + u, LD_WEIGHTS * 4);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-      }
+      _tile_dpbf16ps(1, 2, 5);
+      _tile_loadd(3, a + AMX_TILE, LD_WEIGHTS * 4);
+      _tile_dpbf16ps(0, 3, 6);
+      _tile_dpbf16ps(1, 3, 7);
       _tile_stored(0, to, columns * 4);
       _tile_stored(1, to + AMX_TILE, columns * 4);
-      _tile_stored(2, to + (ptrdiff_t)AMX_TILE * columns, columns * 4);
-      _tile_stored(3, to + (ptrdiff_t)AMX_TILE * columns + AMX_TILE, columns * 4);
     }
+  }
 }
 
 /* P and dS of one vector of rows. */
@@ -289,10 +287,16 @@ static TARGET void FN(gradients)(float *s, float *dp, float *ds_weights, int key
   }
 }
 
+/* In vectors: tiles sum in an order of their own, which no other code can repeat. */
 static TARGET float FN(dot)(const float *a, const float *b, int64_t n) {
-  float sum = 0;
-  for (int64_t c = 0; c < n; c++) sum = V(fma_one)(a[c], b[c], sum);
-  return sum;
+  vec sum = V(set1)(0.0f);
+  float lanes[VL], total = 0;
+  int64_t c = 0;
+  for (; c + VL <= n; c += VL) sum = V(fma)(V(load)(a + c), V(load)(b + c), sum);
+  V(store)(lanes, sum);
+  for (; c < n; c++) total = V(fma_one)(a[c], b[c], total);
+  for (int i = 0; i < VL; i++) total += lanes[i];
+  return total;
 }
 
 static const glint_cpu_backward FN(backward) = {FN(pack_rows), FN(add_product), FN(gradients), FN(dot), NULL};

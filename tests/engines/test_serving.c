@@ -71,7 +71,7 @@ static void d1(engine *e) {
     p.causal = 1, p.flags = GLINT_DETERMINISTIC;
     judge(e, &p, &g);
     if (!run_forward(e, &p) || !run_backward(e, &p, &g)) return;
-    for (int n = 0; n < 20 && e->kind == GLINT_ENGINE_CPU; n++) {
+    for (int n = 0; n < 20 && (e->kind == GLINT_ENGINE_CPU || e->kind == GLINT_ENGINE_CUDA); n++) {
       assert_true(run_backward(e, &p, &again));
       assert_same(&g.dq, &again.dq);
       assert_same(&g.dk, &again.dk);
