@@ -128,7 +128,7 @@ static double largest_between(const floats *got, const explain_matrix *expected)
 static int run_engine(const steps *x, double *largest) {
   glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CPU};
   floats q = floats_of(&explain_q), k = floats_of(&explain_k), v = floats_of(&explain_v), d_o = floats_of(&explain_d_o);
-  floats o, dq, dk, dv;
+  floats o = {{{0}}}, dq = o, dk = o, dv = o;
   float lse[EXPLAIN_N];
   glint_problem p = {.struct_size = sizeof p, .q = tensor_of(&q), .k = tensor_of(&k), .v = tensor_of(&v), .o = tensor_of(&o)};
   glint_gradients g = {.struct_size = sizeof g, .d_o = tensor_of(&d_o), .dq = tensor_of(&dq), .dk = tensor_of(&dk), .dv = tensor_of(&dv)};

@@ -12,7 +12,7 @@ fi
 clang-format --dry-run --Werror "${sources[@]}" # kernels/isa, tables of instructions, has a .clang-format of its own that turns it off
 # uninitvar is left to gcc (-Wmaybe-uninitialized): cppcheck does not see that a status guards a value
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr --suppress=missingIncludeSystem \
-  --suppress=uninitvar -j "$(nproc)" -Iinclude -Isrc -Isrc/api -Itools -Itools/io -Itestkit src/api src/oracle src/cuda src/layout tools testkit
+  --suppress=uninitvar -j "$(nproc)" -Iinclude -Isrc -Isrc/api -Itools -Itools/io -Itestkit -Iexamples/train src/api src/oracle src/cuda src/layout tools testkit examples
 mapfile -t scripts < <(find . -path './build*' -prune -o -name '*.sh' -print | sort)
 shellcheck --severity=warning "${scripts[@]}" .ci/run
 echo "lint: ${#sources[@]} C files and ${#scripts[@]} scripts are clean"

@@ -57,9 +57,9 @@ static void draw_frame(const curve *c, double top, FILE *to) {
   fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n",
           LEFT + WIDE + 30, TOP + HIGH + 50);
   fprintf(to, "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"%d\" y=\"20\">loss, nats a character</text>\n", LEFT);
-  for (double loss = 0; loss <= top + 1e-9; loss += 0.5)
+  for (int half = 0; half <= (int)(2 * top); half++)
     fprintf(to, "<path d=\"M%d %.1fh%d\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.1f</text>\n", LEFT,
-            y_of(top, loss), WIDE, LEFT - 6, y_of(top, loss) + 4, loss);
+            y_of(top, half / 2.0), WIDE, LEFT - 6, y_of(top, half / 2.0) + 4, half / 2.0);
   for (int i = 0; i <= 4; i++)
     fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%lld</text>\n", x_of(c, c->steps * i / 4), TOP + HIGH + 18,
             (long long)(c->steps * i / 4));

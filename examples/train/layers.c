@@ -95,9 +95,10 @@ double cross_entropy(float *dlogits, const float *logits, const uint8_t *target,
   for (int64_t i = 0; i < n; i++) {
     const float *row = logits + i * classes;
     float *d = dlogits + i * classes, largest = row[0];
-    double sum = 0;
     for (int64_t c = 1; c < classes; c++) largest = fmaxf(largest, row[c]);
-    for (int64_t c = 0; c < classes; c++) sum += (double)(d[c] = expf(row[c] - largest));
+    for (int64_t c = 0; c < classes; c++) d[c] = expf(row[c] - largest);
+    double sum = (double)d[0];
+    for (int64_t c = 1; c < classes; c++) sum += (double)d[c];
     loss += log(sum) - (double)(row[target[i]] - largest);
     for (int64_t c = 0; c < classes; c++) d[c] = (d[c] / (float)sum - (c == target[i])) / (float)n;
   }

@@ -50,17 +50,32 @@ static void clear_unused(const glint_work *w, const glint_cpu_backward_plan *pla
     }
 }
 
+/* First query row of a part of a kv head: parts are equal in the keys that their rows see, which causal masks make uneven, with the
+ * cost of a row itself counted as so many keys. Whole panels. */
+enum { KEYS_OF_A_ROW = 64 };
+static int64_t first_row(const glint_work *w, const glint_cpu_backward_plan *plan, const glint_sequence *s, int64_t part) {
+  int64_t all = 0, before = 0, first, end, i = 0;
+  if (part == plan->splits) return s->used_q * plan->shape.group;
+  for (int64_t n = 0; part > 0 && n < s->used_q; n++) {
+    glint_visible_keys(w, s, n, &first, &end);
+    all += KEYS_OF_A_ROW + (end > first ? end - first : 0);
+  }
+  for (; part > 0 && i < s->used_q && before * plan->splits < all * part; i++) {
+    glint_visible_keys(w, s, i, &first, &end);
+    before += KEYS_OF_A_ROW + (end > first ? end - first : 0);
+  }
+  return i * plan->shape.group / plan->shape.kernels->panel * plan->shape.kernels->panel;
+}
+
 static void run_backward_item(const glint_work *w, const glint_cpu_backward_plan *plan, const pieces *at, glint_cpu_backward_arena *arena,
                               float *thread_sums, int64_t n) {
   int64_t b = n / plan->splits / w->heads_kv, head = n / plan->splits % w->heads_kv, part = plan->splits - 1 - n % plan->splits;
   glint_cpu_share share = {.s = glint_sequence_of(w, b)};
-  int64_t panel = plan->shape.kernels->panel, rows = share.s.used_q * plan->shape.group;
-  int64_t each = glint_cpu_round_up((rows + plan->splits - 1) / plan->splits, panel);
-  int64_t key_rows = glint_cpu_round_up(share.s.len_k, plan->shape.kernels->block_k);
+  int64_t row = first_row(w, plan, &share.s, part), key_rows = glint_cpu_round_up(share.s.len_k, plan->shape.kernels->block_k);
   glint_cpu_backward_run run = {.plan = plan, .arena = arena};
   run.run = (glint_cpu_run){.w = w, .plan = &plan->shape, .share = &share, .arena = &arena->base, .units = glint_cpu_units_of(w, 1)};
-  run.run.item = (glint_cpu_item){.b = b, .head = head, .row = part * each, .end = share.s.len_k};
-  run.run.item.rows = rows - part * each < each ? rows - part * each : each;
+  run.run.item = (glint_cpu_item){.b = b, .head = head, .row = row, .end = share.s.len_k};
+  run.run.item.rows = first_row(w, plan, &share.s, part + 1) - row;
   run.dk = plan->splits == 1 ? thread_sums : at->sums + (at->keys_at[b] + (head * plan->splits + part) * key_rows) * sum_floats(plan);
   run.dv = run.dk + key_rows * plan->columns_d;
   memset(run.dk, 0, (size_t)(key_rows * sum_floats(plan)) * sizeof(float));
