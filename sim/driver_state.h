@@ -44,6 +44,8 @@ typedef struct sim_kept_launch {
 } sim_kept_launch;
 
 struct CUgraph_st {
+  unsigned long long capture; /* its id */
+  int invalid;                /* 1: a call was made that a capture does not survive */
   int count;
   sim_kept_launch launches[SIM_KEPT];
 };

@@ -33,15 +33,23 @@ CUresult cuStreamSynchronize(CUstream stream) {
   return sim_stream(stream)->capturing ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
+/* A capture does not survive the question. */
 CUresult cuStreamGetId(CUstream stream, unsigned long long *id) {
   SIM_ENTER();
+  if (sim_stream(stream)->capturing) {
+    stream->capturing->invalid = 1;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
   *id = sim_stream(stream)->id;
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, unsigned long long *id, void **graph, const void **nodes, size_t *count) {
   SIM_ENTER();
-  *status = sim_stream(stream)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (graph || nodes || count) return CUDA_ERROR_INVALID_VALUE; /* nothing here can be asked */
+  const CUgraph capturing = sim_stream(stream)->capturing;
+  *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  if (capturing && id) *id = capturing->capture;
   return CUDA_SUCCESS;
 }
 
@@ -61,6 +69,8 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   stream->capturing = aligned_alloc(_Alignof(sim_kept_launch), sizeof *stream->capturing);
   if (!stream->capturing) return CUDA_ERROR_OUT_OF_MEMORY;
   stream->capturing->count = 0;
+  stream->capturing->invalid = 0;
+  stream->capturing->capture = ++last_id;
   captures++;
   return CUDA_SUCCESS;
 }
@@ -68,9 +78,14 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   SIM_ENTER();
   if (!stream || !stream->capturing) return CUDA_ERROR_INVALID_VALUE;
-  *graph = stream->capturing;
+  CUgraph captured = stream->capturing;
   stream->capturing = NULL;
   captures--;
+  if (captured->invalid) {
+    free(captured);
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  *graph = captured;
   return CUDA_SUCCESS;
 }
 

@@ -27,7 +27,8 @@ enum {
   CUDA_ERROR_INVALID_HANDLE = 400,
   CUDA_ERROR_NOT_FOUND = 500,
   CUDA_ERROR_LAUNCH_FAILED = 719,
-  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900
+  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901
 };
 
 enum { /* CUdevice_attribute */
@@ -119,7 +120,8 @@ enum { /* cuTensorMapEncodeTiled */
   X(cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                                                                \
   X(cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                                                           \
   X(cuStreamGetId, cuStreamGetId, (CUstream stream, unsigned long long *id))                                                               \
-  X(cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, int *status))                                                              \
+  X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2,                                                                                     \
+    (CUstream stream, int *status, unsigned long long *id, void **graph, const void **nodes, size_t *count))                               \
   X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (int *mode))                                                     \
   X(cuLibraryLoadData, cuLibraryLoadData,                                                                                                  \
     (CUlibrary * library, const void *code, int *options, void **values, unsigned count, int *library_options, void **library_values,      \

@@ -11,12 +11,19 @@
 
 #define GLINT_MAX_DEVICES 32
 
-/* Device memory that belongs to the state: a workspace or a tile counter of one stream. Never freed or moved before the state is closed,
+/* Whose work is in order by itself. While a stream is captured its id must not be asked for, which would end the capture: then it is the
+ * capture's own id, with the stream's handle, since a capture may spread over several streams. */
+typedef struct glint_owner {
+  unsigned long long stream;  /* cuStreamGetId: unlike a handle, never used twice */
+  unsigned long long capture; /* 0: none */
+} glint_owner;
+
+/* Device memory that belongs to the state: a workspace or a tile counter of one owner. Never freed or moved before the state is closed,
  * because a captured graph may hold its address. */
 typedef struct glint_block {
   struct glint_block *next;
   int device;
-  unsigned long long stream; /* cuStreamGetId: unlike a handle, never used twice */
+  glint_owner owner;
   CUdeviceptr address;
   size_t bytes;
 } glint_block;

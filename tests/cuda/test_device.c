@@ -118,11 +118,12 @@ static void test_two_streams(void **state) {
 
 /* ---- graphs ---- */
 
-/* A graph captured at one length, replayed at others; fresh: the very first call of a context happens inside the capture. */
-static void capture_and_replay(int fresh) {
+/* A graph captured at one length, replayed at others; fresh: the very first call of a context, for this kernel (NULL: any), happens inside the
+ * capture. */
+static void capture_and_replay(int fresh, const char *kernel) {
   enum { REPLAYS = 3 };
   static const int32_t lengths[REPLAYS][2] = {{190, 190}, {1, 77}, {128, 0}};
-  const glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CUDA};
+  const glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CUDA, .kernel = kernel};
   glint_context *context = f.context;
   glint_error error = {""};
   device_problem d;
@@ -139,8 +140,8 @@ static void capture_and_replay(int fresh) {
   d.api.seqused_k = (glint_tensor){.data = used, .shape = {2}, .dtype = GLINT_INT32, .rank = 1};
   assert_cuda_ok(&f, f.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   glint_status status = glint_forward(context, &d.api);
+  assert_glint_ok(context, status); /* first: a failure there ends the capture */
   assert_cuda_ok(&f, f.cuStreamEndCapture(stream, &graph));
-  assert_glint_ok(context, status);
   assert_cuda_ok(&f, f.cuGraphInstantiate(&executable, graph, 0));
   for (int n = 0; n < REPLAYS; n++) {
     device_problem_poison(&d);
@@ -160,12 +161,17 @@ static void capture_and_replay(int fresh) {
 
 static void test_graph_replayed_at_other_lengths(void **state) {
   (void)state;
-  capture_and_replay(0);
+  capture_and_replay(0, NULL);
 }
 
 static void test_first_call_inside_a_capture(void **state) {
   (void)state;
-  capture_and_replay(1);
+  capture_and_replay(1, NULL);
+}
+
+static void test_workspace_inside_a_capture(void **state) {
+  (void)state;
+  capture_and_replay(1, "glint_forward_fa1");
 }
 
 /* ---- threads ---- */
@@ -211,7 +217,7 @@ static void test_threads_share_a_context(void **state) {
 static void test_many_sequences(void **state) {
   (void)state;
   device_problem d;
-  device_problem_make(&d, f.memory[0], (device_shape){is_simulated() ? 65 : 80000, 4, 4, 1, 1, 64, 0}, seed + 40);
+  device_problem_make(&d, f.memory[0], (device_shape){is_simulated() ? 65 : 80000, 16, 16, 1, 1, 64, 0}, seed + 40);
   device_problem_expect(&d, NULL);
   forward(&d.api);
   device_problem_check(&d);
@@ -267,6 +273,7 @@ int main(void) {
                                      cmocka_unit_test(test_tensors_on_another_device),
                                      cmocka_unit_test(test_two_streams),
                                      cmocka_unit_test(test_graph_replayed_at_other_lengths),
+                                     cmocka_unit_test(test_workspace_inside_a_capture),
                                      cmocka_unit_test(test_threads_share_a_context),
                                      cmocka_unit_test(test_many_sequences),
                                      cmocka_unit_test(test_nothing_to_do),
