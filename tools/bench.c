@@ -44,14 +44,14 @@ static const struct argp_option option_list[] = {
     {NULL, 0, NULL, 0, "What is measured (default: prefill over a grid of shapes)", 1},
     {"peak", KEY_PEAK, NULL, 0, "this machine's ceilings: multiply-adds of each instruction set, read bandwidth", 1},
     {"decode", KEY_DECODE, NULL, 0, "one query a sequence over long caches, as a share of the read bandwidth", 1},
-    {"scaling", KEY_SCALING, NULL, 0, "1, 2, 4, ... threads, as a share of linear", 1},
+    {"scaling", KEY_SCALING, NULL, 0, "1, 2, 4, ... threads, as a share of linear, beside the ceiling's own", 1},
     {"ladder", KEY_LADDER, NULL, 0,
      "plain arithmetic, FlashAttention-1, -2 and -3 on the same problem: bytes moved, by the simulator, and time, where there is a GPU", 1},
     {NULL, 0, NULL, 0, "Shapes; lists are separated by commas", 2},
     {"dtype", KEY_DTYPE, "LIST", 0, "f32, bf16, f16 (default f32,bf16; decode and ladder: bf16)", 2},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "default 64,128; decode, scaling and ladder: 128", 2},
     {"causal", KEY_CAUSAL, "LIST", 0, "0, 1 (default 0,1; decode, scaling and ladder: 0)", 2},
-    {"seqlen", KEY_SEQLEN, "LIST", 0, "default 512,2048,8192; decode: 4096,16384,32768,131072; scaling: 8192; ladder: 512", 2},
+    {"seqlen", KEY_SEQLEN, "LIST", 0, "default 512,2048,8192; decode: 4096,16384,32768,131072; scaling: 4096; ladder: 512", 2},
     {"batch", KEY_BATCH, "LIST", 0, "default 1; decode: 1,8; ladder: 16384 tokens", 2},
     {"heads", KEY_HEADS, "H[/K]", 0, "default 16; decode: 32/8", 2},
     {"isa", KEY_ISA, "LIST", 0, "default auto", 2},
@@ -106,7 +106,7 @@ static void set_defaults(arguments *a) {
   }
   if (one_dim) DEFAULT(b->head_dims, 128);
   if (one_dim) DEFAULT(b->causal, 0);
-  if (a->scaling) DEFAULT(b->seqlens, 8192);
+  if (a->scaling) DEFAULT(b->seqlens, 4096);
   if (a->ladder) {
     DEFAULT(b->dtypes, GLINT_BFLOAT16);
     DEFAULT(b->seqlens, 512);
@@ -212,6 +212,7 @@ static const report_column columns[] = {
     {"ceiling", "ceiling", 8, "%.1f"},
     {"share", "share", 6, "%.3f"},
     {"linear", "linear", 6, "%.3f"},
+    {"ceiling_linear", "ceiling's", 9, "%.3f"},
 };
 enum { LADDER_TOKENS = 16384 }; /* batch * seqlen of the papers' grid */
 enum { COLUMNS = sizeof columns / sizeof *columns };
@@ -236,22 +237,21 @@ static void report_shape(report *r, const bench_shape *s, const bench_result *re
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) report_number(r, numbers[i].key, numbers[i].value);
 }
 
-/* one_thread: seconds of the first row of a scaling series, for "linear". */
-static glint_status run_shape(const arguments *a, const bench_shape *s, report *r, double *one_thread, glint_error *error) {
+/* one_thread: the first row of a scaling series, for "linear" and "ceiling_linear". */
+static glint_status run_shape(const arguments *a, const bench_shape *s, report *r, bench_result *one_thread, glint_error *error) {
   char what[96];
   bench_result result;
   snprintf(what, sizeof what, "%s d %lld seqlen %lld%s", io_dtype_name(s->dtype), (long long)s->head_dim, (long long)s->seqlen_k,
            s->causal ? " causal" : "");
   progress_say(what, 0, 0);
   double copies = a->decode ? ceil(a->b.footprint / bench_kv_bytes(s)) : 1;
-  glint_status status = bench_measure(s, copies > 1000 ? 1000 : copies < 1 ? 1 : (int)copies, a->b.seconds, &result, error);
+  glint_status status = bench_measure(s, a->decode, copies > 1000 ? 1000 : copies < 1 ? 1 : (int)copies, a->b.seconds, &result, error);
   if (status != GLINT_OK) return status;
   report_shape(r, s, &result);
-  double ceiling = a->decode ? ceilings_read(s->threads, 3) : ceilings_compute(result.plan.kernel, s->threads, 3);
-  double rate = (a->decode ? bench_kv_bytes(s) : bench_flops(s)) / result.seconds;
-  if (ceiling > 0) report_number(r, "ceiling", ceiling * 1e-9), report_number(r, "share", rate / ceiling);
-  if (a->scaling && s->threads == 1) *one_thread = result.seconds;
-  if (a->scaling && *one_thread > 0) report_number(r, "linear", *one_thread / (result.seconds * s->threads));
+  if (result.ceiling > 0) report_number(r, "ceiling", result.ceiling * 1e-9), report_number(r, "share", result.share);
+  if (a->scaling && s->threads == 1) *one_thread = result;
+  if (a->scaling && one_thread->seconds > 0) report_number(r, "linear", one_thread->seconds / (result.seconds * s->threads));
+  if (a->scaling && one_thread->ceiling > 0) report_number(r, "ceiling_linear", result.ceiling / (one_thread->ceiling * s->threads));
   report_row(r);
   return GLINT_OK;
 }
@@ -260,7 +260,7 @@ static glint_status run_shape(const arguments *a, const bench_shape *s, report *
 static glint_status run_variants(const arguments *a, bench_shape s, report *r, glint_error *error) {
   glint_status status = GLINT_OK;
   for (int i = 0; i < a->b.isas.count; i++) {
-    double one_thread = 0;
+    bench_result one_thread = {0};
     for (int t = 0; t < a->b.threads.count && status == GLINT_OK; t++) {
       s.isa = (glint_isa)a->b.isas.values[i], s.threads = (int32_t)a->b.threads.values[t];
       status = run_shape(a, &s, r, &one_thread, error);
@@ -312,8 +312,9 @@ static int run(int argc, char **argv) {
   } else {
     report_open(&r, a.format, columns, COLUMNS, stdout);
     report_hide(&r, a.decode ? "gflops" : "gbs");
-    if (!a.scaling) report_hide(&r, "linear");
+    if (!a.scaling) report_hide(&r, "linear"), report_hide(&r, "ceiling_linear");
     status = run_grid(&a, NULL, &r, &error);
+    ceilings_close();
   }
   progress_stop();
   report_close(&r);

@@ -31,10 +31,12 @@ typedef struct bench_shape {
 typedef struct bench_result {
   glint_plan_info plan;
   double seconds;
+  double ceiling, share; /* of FLOP/s, or bytes/s for decode; 0: unknown */
 } bench_result;
 
-/* Opens a context, fills tensors with normal numbers, measures. copies: sets of K and V that the calls go through in turn. */
-glint_status bench_measure(const bench_shape *shape, int copies, double budget, bench_result *result, glint_error *error);
+/* Opens a context, fills tensors with normal numbers, and lets calls and samples of the ceiling take turns, since a machine's clock moves:
+ * medians over the turns. decode: the ceiling is that of reading memory. copies: sets of K and V that the calls go through in turn. */
+glint_status bench_measure(const bench_shape *shape, int decode, int copies, double budget, bench_result *result, glint_error *error);
 
 /* 4 * batch * heads_q * seqlen_q * seqlen_k * head_dim, half of it when causal: the field's convention. */
 double bench_flops(const bench_shape *shape);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ceilings.h"
 #include "convert.h"
 #include "testkit.h"
 #include "timing.h"
@@ -29,7 +30,9 @@ static void *make_pool(glint_dtype dtype) {
   return pool;
 }
 
+/* By all threads, so that pages lie where cores read them: the ceiling's buffer is made so too. */
 static void fill(char *to, size_t bytes, const char *pool, size_t pool_bytes) {
+#pragma omp parallel for schedule(static)
   for (size_t at = 0; at < bytes; at += pool_bytes) memcpy(to + at, pool, bytes - at < pool_bytes ? bytes - at : pool_bytes);
 }
 
@@ -82,7 +85,28 @@ static glint_status forward(void *argument) {
   return glint_forward(c->context, &c->problem);
 }
 
-static glint_status measure(const bench_shape *s, glint_context *context, const bench_memory *m, double budget, bench_result *result) {
+enum { TURNS = 5, TURNS_OF_LONG_CALLS = 3 };
+
+static glint_status take_turns(bench_call *call, glint_peak *peak, double work, double budget, bench_result *result) {
+  double seconds[TURNS], ceiling[TURNS], share[TURNS], start = timing_now();
+  glint_status status = forward(call);
+  int turns = timing_now() - start > budget ? TURNS_OF_LONG_CALLS : TURNS;
+  double before = peak ? glint_peak_sample(peak) : 0;
+  for (int t = 0; t < turns && status == GLINT_OK; t++) {
+    status = timing_calls(forward, call, budget / turns, &seconds[t]);
+    double after = peak ? glint_peak_sample(peak) : 0;
+    ceiling[t] = (before + after) / 2;
+    share[t] = ceiling[t] > 0 ? work / seconds[t] / ceiling[t] : 0;
+    before = after;
+  }
+  if (status != GLINT_OK) return status;
+  result->seconds = timing_median(seconds, turns);
+  result->ceiling = timing_median(ceiling, turns), result->share = timing_median(share, turns);
+  return GLINT_OK;
+}
+
+static glint_status measure(const bench_shape *s, int decode, glint_context *context, const bench_memory *m, double budget,
+                            bench_result *result) {
   bench_call call = {.context = context, .memory = m};
   glint_problem *p = &call.problem;
   p->struct_size = sizeof *p;
@@ -92,10 +116,12 @@ static glint_status measure(const bench_shape *s, glint_context *context, const 
   p->k = p->v = tensor_of(m->block, s->dtype, s->batch, s->seqlen_k, s->heads_kv, s->head_dim);
   result->plan.struct_size = sizeof result->plan;
   glint_status status = glint_plan(context, GLINT_PASS_FORWARD, p, NULL, &result->plan);
-  return status == GLINT_OK ? timing_measure(forward, &call, budget, 3, &result->seconds) : status;
+  if (status != GLINT_OK) return status;
+  glint_peak *peak = decode ? ceilings_read(s->threads) : ceilings_compute(result->plan.kernel, s->threads);
+  return take_turns(&call, peak, decode ? bench_kv_bytes(s) : bench_flops(s), budget, result);
 }
 
-glint_status bench_measure(const bench_shape *shape, int copies, double budget, bench_result *result, glint_error *error) {
+glint_status bench_measure(const bench_shape *shape, int decode, int copies, double budget, bench_result *result, glint_error *error) {
   glint_options options = {.struct_size = sizeof options, .engine = GLINT_ENGINE_CPU, .isa = shape->isa, .threads = shape->threads};
   glint_context *context;
   bench_memory m;
@@ -104,7 +130,7 @@ glint_status bench_measure(const bench_shape *shape, int copies, double budget, 
   if (status != GLINT_OK) return glint_fail(error, status, "%s", glint_last_error(NULL));
   status = allocate(shape, copies, &m, error);
   if (status == GLINT_OK) {
-    status = measure(shape, context, &m, budget, result);
+    status = measure(shape, decode, context, &m, budget, result);
     if (status != GLINT_OK) glint_fail(error, status, "%s", glint_last_error(context));
     free(m.block);
   }

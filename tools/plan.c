@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "array.h"
+#include "ceilings.h"
 #include "options.h"
 #include "report.h"
 #include "verb.h"
@@ -151,12 +152,16 @@ static int run(int argc, char **argv) {
   glint_plan_info plan = {.struct_size = sizeof plan};
   if (glint_open(&a.options, &context) != GLINT_OK) return verb_fail_library(NULL, "plan");
   int result = 0;
-  if (make_plan(&a, context, &plan) != GLINT_OK)
+  if (make_plan(&a, context, &plan) != GLINT_OK) {
     result = verb_fail_library(context, "plan");
-  else if (a.json)
-    print_json(&plan);
-  else
-    print_table(&plan);
+  } else {
+    plan.roofline_seconds = ceilings_roofline(&plan);
+    if (a.json)
+      print_json(&plan);
+    else
+      print_table(&plan);
+  }
+  ceilings_close();
   glint_close(context);
   return result;
 }

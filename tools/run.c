@@ -150,23 +150,12 @@ static void report_shape(report *r, const loaded_problem *p) {
   report_number(r, "head_dim_v", (double)v[3]);
 }
 
-/* Above this, tensors come from memory and not from a cache. Measuring that takes a large buffer, so smaller problems go without. */
-enum { FROM_MEMORY = 1 << 28 };
-
-/* The plan's roofline, or for the CPU engine, whose plan does not know the machine's ceilings, one from measured ceilings; 0: unknown. */
-static double roofline(const glint_plan_info *plan) {
-  if (plan->roofline_seconds > 0) return plan->roofline_seconds;
-  double rate = ceilings_compute(plan->kernel, plan->threads, 1);
-  double seconds = rate > 0 ? plan->flops / rate : 0;
-  return rate > 0 && plan->bytes > FROM_MEMORY ? fmax(seconds, plan->bytes / ceilings_read(plan->threads, 1)) : seconds;
-}
-
 static void report_speed(report *r, const glint_plan_info *plan, double seconds) {
   report_text(r, "engine", option_engine_name(plan->engine));
   report_text(r, "kernel", plan->kernel);
   report_number(r, "ms", seconds * 1e3);
   report_number(r, "gflops", plan->flops / seconds * 1e-9);
-  double limit = roofline(plan);
+  double limit = ceilings_roofline(plan);
   if (limit > 0) report_number(r, "roofline", 100 * limit / seconds);
 }
 
@@ -233,7 +222,7 @@ static glint_status compute(session *s, loaded_problem *p, glint_error *error) {
   status = glint_plan(s->context, GLINT_PASS_FORWARD, &placed.api, NULL, &plan);
   if (status != GLINT_OK) glint_fail(error, status, "%s", glint_last_error(s->context));
   forward_call call = {s, &placed.api, error};
-  if (status == GLINT_OK) status = timing_measure(forward, &call, s->a->seconds, 0, &seconds);
+  if (status == GLINT_OK) status = timing_measure(forward, &call, s->a->seconds, &seconds);
   if (status == GLINT_OK) status = memory_fetch(&placed, &p->api, error);
   memory_release(&placed);
   if (status == GLINT_OK) report_speed(&s->r, &plan, seconds);

@@ -20,18 +20,22 @@ double timing_median(double *seconds, int count) {
   return count % 2 ? seconds[count / 2] : 0.5 * (seconds[count / 2 - 1] + seconds[count / 2]);
 }
 
-glint_status timing_measure(timing_call call, void *argument, double budget, int least, double *seconds) {
-  double taken[1000], start = timing_now();
-  glint_status status = call(argument);
-  *seconds = timing_now() - start;
-  if (status != GLINT_OK || (least == 0 && *seconds > budget)) return status;
-  double first = timing_now();
+glint_status timing_calls(timing_call call, void *argument, double budget, double *seconds) {
+  double taken[1000], first = timing_now();
   int count = 0;
   do {
     double before = timing_now();
-    if ((status = call(argument)) != GLINT_OK) return status;
+    glint_status status = call(argument);
+    if (status != GLINT_OK) return status;
     taken[count++] = timing_now() - before;
-  } while ((count < least || timing_now() - first < budget) && count < 1000);
+  } while (timing_now() - first < budget && count < 1000);
   *seconds = timing_median(taken, count);
   return GLINT_OK;
+}
+
+glint_status timing_measure(timing_call call, void *argument, double budget, double *seconds) {
+  double start = timing_now();
+  glint_status status = call(argument);
+  *seconds = timing_now() - start;
+  return status != GLINT_OK || *seconds > budget ? status : timing_calls(call, argument, budget, seconds);
 }

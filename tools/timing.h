@@ -9,8 +9,10 @@ double timing_median(double *seconds, int count); /* sorts */
 
 typedef glint_status (*timing_call)(void *argument);
 
-/* Calls once to warm up and then until `budget` seconds are spent or 1000 calls are made, but at least `least` times; *seconds is the median.
- * With least 0, a warm-up that alone takes longer than the budget is the only call. Stops at the first failure and returns it. */
-glint_status timing_measure(timing_call call, void *argument, double budget, int least, double *seconds);
+/* Calls until `budget` seconds are spent or 1000 calls are made, at least once; *seconds is the median. Stops at the first failure and returns
+ * it. */
+glint_status timing_calls(timing_call call, void *argument, double budget, double *seconds);
+/* The same after a call to warm up; when that alone takes longer than the budget, it is the only one. */
+glint_status timing_measure(timing_call call, void *argument, double budget, double *seconds);
 
 #endif

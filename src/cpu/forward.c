@@ -17,11 +17,12 @@ static int64_t find_sequence(const int64_t *starts, int64_t batch, int64_t n) {
   return low;
 }
 
-/* Item n of a sequence: heads run fastest, then splits, then query blocks from the last one. */
+/* Item n of a sequence: groups of heads run fastest, then splits, then query blocks from the last one. */
 static glint_cpu_item item_of(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share, float *partial, int64_t b,
                               int64_t n) {
-  glint_cpu_item item = {.b = b, .head = n % w->heads_kv};
-  int64_t part = n / w->heads_kv % share->splits, block = share->blocks - 1 - n / w->heads_kv / share->splits;
+  glint_cpu_item item = {.b = b, .head = n % share->head_groups * share->item_heads};
+  int64_t part = n / share->head_groups % share->splits, block = share->blocks - 1 - n / share->head_groups / share->splits;
+  item.heads = w->heads_kv - item.head < share->item_heads ? w->heads_kv - item.head : share->item_heads;
   item.row = block * share->block_rows;
   item.rows = share->rows - item.row < share->block_rows ? share->rows - item.row : share->block_rows;
   item.first = share->first + part * share->split_keys;
@@ -43,16 +44,14 @@ static void run_item(const glint_work *w, const glint_cpu_plan *plan, const int6
     glint_cpu_panel_item(&run);
 }
 
-static void combine(const glint_work *w, const glint_cpu_plan *plan, const int64_t *partials_at, const float *partial) {
-#pragma omp parallel for num_threads(plan->threads) schedule(dynamic, 1)
-  for (int64_t n = 0; n < w->batch * w->heads_kv; n++) {
-    int64_t b = n / w->heads_kv, head = n % w->heads_kv;
-    if (partials_at[b] == partials_at[b + 1]) continue;
-    glint_cpu_share share = glint_cpu_share_of(plan, w, b);
-    glint_cpu_units units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few);
-    for (int64_t r = 0; r < share.rows; r++)
-      glint_cpu_combine_row(w, plan, &share, &units, partial + partials_at[b] * (plan->columns + 2), head, r);
-  }
+/* Merges the splits of query head n % heads_q of sequence n / heads_q. */
+static void combine(const glint_work *w, const glint_cpu_plan *plan, const int64_t *partials_at, const float *partial, int64_t n) {
+  int64_t b = n / w->heads_q, head = n % w->heads_q;
+  if (partials_at[b] == partials_at[b + 1]) return;
+  glint_cpu_share share = glint_cpu_share_of(plan, w, b);
+  glint_cpu_units units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few);
+  for (int64_t r = head % plan->group; r < share.rows; r += plan->group)
+    glint_cpu_combine_row(w, plan, &share, &units, partial + partials_at[b] * (plan->columns + 2), head / plan->group, r);
 }
 
 void glint_cpu_forward(const glint_work *w, const glint_cpu_plan *plan, void *workspace) {
@@ -75,6 +74,10 @@ void glint_cpu_forward(const glint_work *w, const glint_cpu_plan *plan, void *wo
 #pragma omp for schedule(dynamic, 1)
     for (int64_t n = 0; n < plan->items; n++) run_item(w, plan, items_at, partials_at, partial, &arena, n);
     if (plan->kernels->end) plan->kernels->end();
+    /* all items are done here: omp for ends with a barrier */
+    if (plan->combine_rows) {
+#pragma omp for schedule(static) nowait
+      for (int64_t n = 0; n < w->batch * w->heads_q; n++) combine(w, plan, partials_at, partial, n);
+    }
   }
-  if (plan->combine_rows) combine(w, plan, partials_at, partial);
 }

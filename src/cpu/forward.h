@@ -5,10 +5,10 @@
 
 #define GLINT_LOG2E 1.4426950408889634
 
-/* One item of work: rows [row, row + rows) of kv head `head`, keys [first, end) of sequence b. */
+/* One item of work: rows [row, row + rows) of kv heads [head, head + heads), keys [first, end) of sequence b. */
 typedef struct glint_cpu_item {
-  int64_t b, head, row, rows, first, end;
-  float *partial; /* [rows][columns + 2] when the keys are split, else NULL: results go to o and lse */
+  int64_t b, head, heads, row, rows, first, end;
+  float *partial; /* of the first head: [rows][columns + 2] when the keys are split, else NULL: results go to o and lse */
 } glint_cpu_item;
 
 /* Units of scores. Softmax takes p = 2^((s - m) * log2_unit). Plain float scores come out in units of log 2, because Q was scaled so; changed

@@ -1,4 +1,4 @@
-/* Ceilings: chains of multiply-adds that live in registers, and one pass over a large buffer. */
+/* Ceilings: chains of multiply-adds that live in registers, and passes over a large buffer. */
 #include "peak.h"
 
 #include "isa.h"
@@ -135,17 +135,6 @@ static double time_chain(chain *run, long rounds, int threads) {
   return isnan(sum) ? took * 2 : took;
 }
 
-static double measure_chain(chain *run, double flops, int threads) {
-  long rounds = 1024;
-  while (rounds < 1L << 40 && time_chain(run, rounds, 1) < 0.01) rounds *= 2;
-  double best = 0;
-  for (int i = 0; i < 7; i++) {
-    double rate = flops * (double)rounds * threads / time_chain(run, rounds, threads);
-    if (rate > best) best = rate;
-  }
-  return best;
-}
-
 /* Eight words of every cache line, in eight independent sums, so that the compiler's plain vectors are no limit. */
 static uint64_t sum_words(const uint64_t *words, size_t n) {
   uint64_t sum[8] = {0};
@@ -156,28 +145,76 @@ static uint64_t sum_words(const uint64_t *words, size_t n) {
   return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
-static double measure_read(int threads) {
-  const size_t bytes = (size_t)1 << 30, words = bytes / sizeof(uint64_t), part = words / (size_t)threads / 8 * 8;
-  uint64_t *buffer = aligned_alloc(1 << 21, bytes), sum = 0;
-  double best = 0;
-  if (!buffer) return 0;
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (int t = 0; t < threads; t++) memset(buffer + (size_t)t * part, 1, part * sizeof(uint64_t));
-  for (int i = 0; i < 5; i++) {
-    double start = seconds();
-#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : sum)
-    for (int t = 0; t < threads; t++) sum += sum_words(buffer + (size_t)t * part, part);
-    double rate = (double)(part * (size_t)threads * sizeof(uint64_t)) / (seconds() - start);
-    if (rate > best) best = rate;
+/* The buffer of GLINT_PEAK_READ, and the part of it that one sample reads: what it read before is long out of the caches by then. */
+#define READ_BYTES ((size_t)1 << 30)
+#define READ_PART  ((size_t)1 << 28)
+
+struct glint_peak {
+  chain *run; /* NULL: reads */
+  double flops;
+  long rounds;
+  int threads;
+  uint64_t *buffer;
+  size_t part;
+};
+
+static int open_read(glint_peak *peak) {
+  size_t words = READ_BYTES / sizeof(uint64_t), share = words / (size_t)peak->threads;
+  peak->buffer = aligned_alloc(1 << 21, READ_BYTES);
+  if (!peak->buffer) return 0;
+  /* pages belong to the memory of the cores that touch them first */
+#pragma omp parallel for num_threads(peak->threads) schedule(static)
+  for (int t = 0; t < peak->threads; t++) memset(peak->buffer + (size_t)t * share, 1, share * sizeof(uint64_t));
+  memset(peak->buffer + share * (size_t)peak->threads, 1, (words - share * (size_t)peak->threads) * sizeof(uint64_t));
+  return 1;
+}
+
+static double sample_read(glint_peak *peak) {
+  size_t parts = READ_BYTES / READ_PART, threads = (size_t)peak->threads;
+  /* each thread stays within what it touched first */
+  size_t share = READ_BYTES / sizeof(uint64_t) / threads, count = share / parts / 8 * 8, at = peak->part++ % parts * count;
+  uint64_t sum = 0;
+  double start = seconds();
+#pragma omp parallel for num_threads(peak->threads) schedule(static) reduction(+ : sum)
+  for (size_t t = 0; t < threads; t++) sum += sum_words(peak->buffer + t * share + at, count);
+  double took = seconds() - start;
+  return sum ? (double)(count * threads * sizeof(uint64_t)) / took : 0;
+}
+
+glint_peak *glint_peak_open(glint_peak_kind kind, glint_isa isa, int threads) {
+  glint_peak *peak = calloc(1, sizeof *peak);
+  if (!peak) return NULL;
+  peak->threads = threads > 0 ? threads : omp_get_max_threads();
+  int opened = 1;
+  if (kind == GLINT_PEAK_READ) {
+    opened = open_read(peak);
+  } else {
+    peak->run = chain_of(kind, isa, &peak->flops);
+    opened = peak->run != NULL;
+    for (peak->rounds = 1024; opened && peak->rounds < 1L << 40 && time_chain(peak->run, peak->rounds, 1) < 0.01;) peak->rounds *= 2;
   }
-  free(buffer);
-  return sum ? best : 0;
+  if (opened) return peak;
+  free(peak);
+  return NULL;
+}
+
+double glint_peak_sample(glint_peak *peak) {
+  if (!peak->run) return sample_read(peak);
+  return peak->flops * (double)peak->rounds * peak->threads / time_chain(peak->run, peak->rounds, peak->threads);
+}
+
+void glint_peak_close(glint_peak *peak) {
+  if (peak) free(peak->buffer);
+  free(peak);
 }
 
 double glint_peak_measure(glint_peak_kind kind, glint_isa isa, int threads) {
-  double flops = 0;
-  if (threads <= 0) threads = omp_get_max_threads();
-  if (kind == GLINT_PEAK_READ) return measure_read(threads);
-  chain *run = chain_of(kind, isa, &flops);
-  return run ? measure_chain(run, flops, threads) : 0;
+  glint_peak *peak = glint_peak_open(kind, isa, threads);
+  double best = 0;
+  for (int i = 0; peak && i < 7; i++) {
+    double rate = glint_peak_sample(peak);
+    best = rate > best ? rate : best;
+  }
+  glint_peak_close(peak);
+  return best;
 }

@@ -10,7 +10,16 @@ typedef enum glint_peak_kind {
   GLINT_PEAK_READ      /* bytes/s read from memory (a buffer far larger than the caches); isa is ignored */
 } glint_peak_kind;
 
-/* Best of several runs of about 20 ms (READ: about 0.1 s) on `threads` OpenMP threads; 0: OpenMP's default. Returns 0 when the machine or
- * the build lacks the instruction set, when the kind has no meaning for it, or when memory is short. Takes up to half a second. */
+/* A ceiling ready to be measured again and again: a benchmark samples it between its own runs, since clocks move. */
+typedef struct glint_peak glint_peak;
+
+/* On `threads` OpenMP threads; 0: OpenMP's default. NULL when the machine or the build lacks the instruction set, when the kind has no meaning
+ * for it, or when memory is short. */
+glint_peak *glint_peak_open(glint_peak_kind kind, glint_isa isa, int threads);
+/* The rate of one run of about 10 ms (READ: 256 MiB, another part of the buffer each time). */
+double glint_peak_sample(glint_peak *peak);
+void glint_peak_close(glint_peak *peak);
+
+/* Best of seven samples; 0 where glint_peak_open gives NULL. */
 double glint_peak_measure(glint_peak_kind kind, glint_isa isa, int threads);
 #endif

@@ -8,6 +8,8 @@
 
 /* Rows that the few-rows kernels take: above, a panel of query rows is fuller and cheaper. */
 enum { FEW_ROWS = 16 };
+/* Bytes of neighbouring heads' rows, and query rows, that a few-rows item takes together at most. */
+enum { FEW_ITEM_BYTES = 4096, FEW_ITEM_ROWS = 128 };
 /* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. */
 enum { ITEMS_WANTED = 32, SPLIT_KEYS_MIN = 256 };
 /* Multiplications of one thread that take about as long as waking it. */
@@ -57,14 +59,24 @@ static int64_t rows_per_item(const glint_cpu_settings *settings, const glint_cpu
   return larger(1, ceil_div(all, larger(1, blocks))) * panel;
 }
 
+/* Kv heads that a few-rows item takes together: those whose rows of K and V lie side by side. Read one by one, 256 bytes here and there a
+ * page, they keep no hardware prefetcher busy, and a core's own outstanding misses do not reach the bandwidth. */
+static int64_t heads_per_item(const glint_work *w, int64_t rows) {
+  int adjacent = w->k.stride[2] == w->head_dim && w->v.stride[2] == w->head_dim_v;
+  int64_t row_bytes = larger(w->head_dim, w->head_dim_v) * (int64_t)glint_dtype_size(w->k.dtype);
+  int64_t most = larger(1, smaller(FEW_ITEM_BYTES / row_bytes, FEW_ITEM_ROWS / larger(1, rows)));
+  return adjacent ? ceil_div(w->heads_kv, ceil_div(w->heads_kv, most)) : 1;
+}
+
 /* Splits over keys: the caller's, or enough to make ITEMS_WANTED items. Depends on no thread count; with GLINT_BATCH_INVARIANT on no other
  * sequence either. */
 static void split(glint_cpu_share *share, const glint_work *w) {
   int64_t keys = larger(0, share->end - share->first), wanted = w->num_splits;
   if (!wanted) {
     int64_t sequences = w->flags & GLINT_BATCH_INVARIANT ? 1 : w->batch;
-    int64_t units = sequences * w->heads_kv * ceil_div(share->rows, 64);
-    wanted = units >= ITEMS_WANTED ? 1 : smaller(ceil_div(ITEMS_WANTED, larger(1, units)), keys / SPLIT_KEYS_MIN);
+    int64_t units = sequences * share->head_groups * ceil_div(share->rows, 64);
+    int64_t least = larger(GLINT_CPU_SPLIT_UNIT, SPLIT_KEYS_MIN / share->item_heads);
+    wanted = units >= ITEMS_WANTED ? 1 : smaller(ceil_div(ITEMS_WANTED, larger(1, units)), keys / least);
   }
   wanted = larger(1, smaller(wanted, keys));
   share->split_keys = larger(GLINT_CPU_SPLIT_UNIT, glint_cpu_round_up(ceil_div(keys, wanted), GLINT_CPU_SPLIT_UNIT));
@@ -82,10 +94,12 @@ glint_cpu_share glint_cpu_share_of(const glint_cpu_plan *plan, const glint_work 
   share.first = share.first / GLINT_CPU_SPLIT_UNIT * GLINT_CPU_SPLIT_UNIT;
   if (share.end < share.first) share.end = share.first;
   share.few = share.rows <= FEW_ROWS && can_use_rows(plan, w);
+  share.item_heads = share.few ? heads_per_item(w, share.rows) : 1;
+  share.head_groups = ceil_div(w->heads_kv, share.item_heads);
   share.block_rows = plan->max_block_rows;
   share.blocks = ceil_div(share.rows, share.block_rows);
   split(&share, w);
-  share.items = w->heads_kv * share.blocks * share.splits;
+  share.items = share.head_groups * share.blocks * share.splits;
   share.partial_rows = share.splits > 1 ? share.splits * share.rows * w->heads_kv : 0;
   return share;
 }
@@ -106,6 +120,7 @@ size_t glint_cpu_arena_layout(const glint_cpu_plan *plan, const glint_work *w, c
   const glint_cpu_kernels *kernels = plan->kernels;
   int64_t panel = kernels->panel, rows = plan->max_block_rows, block = kernels->block_k, word = (int64_t)sizeof(float);
   size_t at = 0;
+  if (can_use_rows(plan, w)) rows = larger(rows, FEW_ITEM_ROWS);
   arena->q = (float *)(void *)take(base, &at, rows * plan->units_d * word);
   arena->k = (float *)(void *)take(base, &at, block * plan->units_d * word);
   arena->v = (float *)(void *)take(base, &at, block * plan->columns * word / (kernels->bf16 ? 2 : 1));

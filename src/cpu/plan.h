@@ -18,18 +18,20 @@ typedef struct glint_cpu_settings {
   const glint_cpu_machine *machine;
 } glint_cpu_settings;
 
-/* One sequence's share of the work. An item is (query block, split, kv head); blocks count from the last row backwards, since with causal
- * masks those are the heaviest and should start first. */
+/* One sequence's share of the work. An item is (query block, split, group of kv heads); blocks count from the last row backwards, since with
+ * causal masks those are the heaviest and should start first. */
 typedef struct glint_cpu_share {
   glint_sequence s;
   int64_t rows;         /* query rows of one kv head: used_q * group */
   int64_t first, end;   /* keys that any row sees */
   int few;              /* handled by the few-rows kernels */
+  int64_t item_heads;   /* kv heads an item: several where their rows lie side by side, so that memory is read in one stream */
+  int64_t head_groups;  /* items that cover all kv heads */
   int64_t block_rows;   /* rows an item, a multiple of the panel and of the group */
   int64_t blocks;       /* query blocks */
   int64_t splits;       /* over keys */
   int64_t split_keys;   /* keys a split, a multiple of GLINT_CPU_SPLIT_UNIT */
-  int64_t items;        /* kv heads * blocks * splits */
+  int64_t items;        /* head_groups * blocks * splits */
   int64_t partial_rows; /* rows of partial results: 0 when splits is 1 */
 } glint_cpu_share;
 

@@ -8,9 +8,10 @@
 #include <stdint.h>
 
 /* Keys a block, and how many further entries key and value pointer arrays need (copies of the last row). */
-enum { GLINT_CPU_ROWS_BLOCK = 64, GLINT_CPU_ROWS_PAD = 16, GLINT_CPU_ROWS_MAX = 4 };
+enum { GLINT_CPU_ROWS_BLOCK = 32, GLINT_CPU_ROWS_PAD = 16, GLINT_CPU_ROWS_MAX = 4 };
 
-/* Rows of memory that will be needed soon: count pointers, bytes of each. */
+/* Rows of memory that will be needed soon: count pointers, bytes of each. A kernel asks for all of them, evenly over its work and in the order
+ * of memory: the second-level cache's prefetcher takes the hint and runs ahead. */
 typedef struct glint_cpu_soon {
   const void *const *rows;
   int count;
@@ -26,13 +27,14 @@ typedef struct glint_cpu_rows_change {
 
 typedef struct glint_cpu_rows {
   int column_unit; /* head_dim and head_dim_v must be multiples of it */
-  /* s[j][r] = q[r] . key j for count keys, rounded up to whole vectors. rows: 1, 2 or 4. dtype: float32, bfloat16, float16. */
-  void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, int count, glint_dtype dtype, int head_dim, float *s,
-                 const glint_cpu_soon *soon);
+  /* s[j][r] = q[r] . key j for count keys, rounded up to whole vectors. Key j lies `at` bytes after keys[j]. rows: 1, 2 or 4. dtype: float32,
+   * bfloat16, float16. */
+  void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count, glint_dtype dtype, int head_dim,
+                 float *s, const glint_cpu_soon *soon);
   /* Online softmax step over count keys; P overwrites S; alpha[r] multiplies O. */
   void (*softmax)(int rows, float *s, int count, const glint_cpu_rows_change *change, float unit, float *m, float *l, float *alpha);
-  /* o[r][c] = alpha[r] o[r][c] + sum over j of p[j][r] v[j][c]. */
-  void (*accumulate)(int rows, const float *p, const void *const *values, int count, glint_dtype dtype, int head_dim_v, float *o,
-                     ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon);
+  /* o[r][c] = alpha[r] o[r][c] + sum over j of p[j][r] v[j][c]; value row j lies `at` bytes after values[j]. */
+  void (*accumulate)(int rows, const float *p, const void *const *values, ptrdiff_t at, int count, glint_dtype dtype, int head_dim_v,
+                     float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon);
 } glint_cpu_rows;
 #endif

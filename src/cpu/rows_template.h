@@ -12,18 +12,33 @@ INLINE vec FN(load_any)(const void *row, int i, glint_dtype dtype) {
   return V(load_f16)((const uint16_t *)row + i);
 }
 
-/* Asks for some of the rows to come, so that the requests spread over the work. */
-INLINE void FN(ask)(const glint_cpu_soon *soon, int from, int to) {
-  for (int j = from; j < to && j < soon->count; j++)
-    for (int64_t i = 0; i < soon->bytes; i += 64) __builtin_prefetch((const char *)soon->rows[j] + i);
+/* Where in *soon the asking stands. */
+typedef struct FN(asked) {
+  const glint_cpu_soon *soon;
+  int row;
+  int64_t byte;
+} FN(asked);
+
+/* Lines to ask for in each of `steps` steps. */
+INLINE int FN(lines_each)(const glint_cpu_soon *soon, int steps) {
+  return (int)((soon->count * ((soon->bytes + 63) / 64) + steps - 1) / steps);
 }
 
-INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, int count, glint_dtype dtype, int head_dim,
-                            float *s, const glint_cpu_soon *soon) {
-  int together = VL / rows;
+INLINE void FN(ask)(FN(asked) * asked, int lines) {
+  for (; lines > 0 && asked->row < asked->soon->count; lines--) {
+    __builtin_prefetch((const char *)asked->soon->rows[asked->row] + asked->byte, 0, 2);
+    asked->byte += 64;
+    if (asked->byte >= asked->soon->bytes) asked->byte = 0, asked->row++;
+  }
+}
+
+INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count, glint_dtype dtype,
+                            int head_dim, float *s, const glint_cpu_soon *soon) {
+  int together = VL / rows, lines = FN(lines_each)(soon, (count + together - 1) / together);
+  FN(asked) asked = {soon, 0, 0};
   for (int j = 0; j < count; j += together) {
     vec acc[VL];
-    FN(ask)(soon, j, j + together);
+    FN(ask)(&asked, lines);
 #pragma GCC unroll 16
     for (int n = 0; n < VL; n++) acc[n] = V(set1)(0.0f);
     for (int i = 0; i < head_dim; i += VL) {
@@ -32,7 +47,7 @@ INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void
       for (int r = 0; r < rows; r++) b[r] = V(load)(q + r * ld_q + i);
 #pragma GCC unroll 16
       for (int a = 0; a < together; a++) {
-        vec k = FN(load_any)(keys[j + a], i, dtype);
+        vec k = FN(load_any)((const char *)keys[j + a] + at, i, dtype);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) acc[a * rows + r] = V(fma)(k, b[r], acc[a * rows + r]);
       }
@@ -41,9 +56,11 @@ INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void
   }
 }
 
-INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *values, int count, glint_dtype dtype, int head_dim_v, float *o,
-                                ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon) {
+INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *values, ptrdiff_t at, int count, glint_dtype dtype,
+                                int head_dim_v, float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon) {
   const int strip = rows == 4 ? STRIP : 2 * STRIP;
+  int lines = FN(lines_each)(soon, count * ((head_dim_v + strip * VL - 1) / (strip * VL)));
+  FN(asked) asked = {soon, 0, 0};
   for (int c = 0; c < head_dim_v; c += strip * VL) {
     vec acc[GLINT_CPU_ROWS_MAX * STRIP];
     int whole = c + strip * VL <= head_dim_v;
@@ -54,11 +71,11 @@ INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *val
       for (int n = 0; n < strip; n++)
         acc[r * strip + n] = n < n_end ? V(mul)(V(load)(o + r * ld_o + c + n * VL), V(set1)(alpha[r])) : V(set1)(0.0f);
     for (int j = 0; j < count; j++) {
-      if (c == 0) FN(ask)(soon, j, j + 1);
+      FN(ask)(&asked, lines);
 #pragma GCC unroll 8
       for (int n = 0; n < strip; n++) {
         if (!whole && n >= n_end) break;
-        vec v = FN(load_any)(values[j], c + n * VL, dtype);
+        vec v = FN(load_any)((const char *)values[j] + at, c + n * VL, dtype);
 #pragma GCC unroll 4
         for (int r = 0; r < rows; r++) acc[r * strip + n] = V(fma)(v, V(broadcast)(p + j * rows + r), acc[r * strip + n]);
       }
@@ -86,16 +103,16 @@ INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *val
   else                                                                                                                                     \
     call(4, type);
 
-static TARGET void FN(scores_few)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, int count, glint_dtype dtype,
-                                  int head_dim, float *s, const glint_cpu_soon *soon) {
-#define CALL(n, type) FN(scores_rows)(n, q, ld_q, keys, count, type, head_dim, s, soon)
+static TARGET void FN(scores_few)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count,
+                                  glint_dtype dtype, int head_dim, float *s, const glint_cpu_soon *soon) {
+#define CALL(n, type) FN(scores_rows)(n, q, ld_q, keys, at, count, type, head_dim, s, soon)
   EACH(CALL)
 #undef CALL
 }
 
-static TARGET void FN(accumulate_few)(int rows, const float *p, const void *const *values, int count, glint_dtype dtype, int head_dim_v,
-                                      float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon) {
-#define CALL(n, type) FN(accumulate_rows)(n, p, values, count, type, head_dim_v, o, ld_o, alpha, soon)
+static TARGET void FN(accumulate_few)(int rows, const float *p, const void *const *values, ptrdiff_t at, int count, glint_dtype dtype,
+                                      int head_dim_v, float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon) {
+#define CALL(n, type) FN(accumulate_rows)(n, p, values, at, count, type, head_dim_v, o, ld_o, alpha, soon)
   EACH(CALL)
 #undef CALL
 }

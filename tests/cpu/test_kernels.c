@@ -287,9 +287,9 @@ static void test_few_rows(void **state) {
       float m[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, l[4] = {0};
       glint_dtype dtype = bf16 ? GLINT_BFLOAT16 : GLINT_FLOAT32;
       for (int step = 0; step < 2; step++) {
-        few->scores(rows, q[0], D, k_rows, COUNT, dtype, D, s, &soon);
+        few->scores(rows, q[0], D, k_rows, 0, COUNT, dtype, D, s, &soon);
         few->softmax(rows, s, COUNT, &change, 1.4426950f, m, l, alpha);
-        few->accumulate(rows, s, v_rows, COUNT, dtype, D_V, o[0], D_V, alpha, &soon);
+        few->accumulate(rows, s, v_rows, 0, COUNT, dtype, D_V, o[0], D_V, alpha, &soon);
       }
       if (n == 0) memcpy(first, o, sizeof o), memcpy(first_m, m, sizeof m), memcpy(first_l, l, sizeof l);
       for (int r = 0; r < rows; r++) {
