@@ -36,7 +36,7 @@ static void run_item(const glint_work *w, const glint_cpu_plan *plan, const int6
   int64_t b = find_sequence(items_at, w->batch, n);
   glint_cpu_share share = glint_cpu_share_of(plan, w, b);
   glint_cpu_run run = {.w = w, .plan = plan, .share = &share, .arena = arena};
-  run.units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few); /* few-rows kernels work in floats */
+  run.units = glint_cpu_share_units(w, plan, &share);
   run.item = item_of(w, plan, &share, partial + partials_at[b] * (plan->columns + 2), b, n - items_at[b]);
   if (share.few)
     glint_cpu_few_item(&run);
@@ -49,7 +49,7 @@ static void combine(const glint_work *w, const glint_cpu_plan *plan, const int64
   int64_t b = n / w->heads_q, head = n % w->heads_q;
   if (partials_at[b] == partials_at[b + 1]) return;
   glint_cpu_share share = glint_cpu_share_of(plan, w, b);
-  glint_cpu_units units = glint_cpu_units_of(w, plan->kernels->bf16 && !share.few);
+  glint_cpu_units units = glint_cpu_share_units(w, plan, &share);
   for (int64_t r = head % plan->group; r < share.rows; r += plan->group)
     glint_cpu_combine_row(w, plan, &share, &units, partial + partials_at[b] * (plan->columns + 2), head / plan->group, r);
 }

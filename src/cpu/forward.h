@@ -30,7 +30,12 @@ typedef struct glint_cpu_run {
   glint_cpu_units units;
 } glint_cpu_run;
 
+/* bf16: Q goes to the kernels in bfloat16. */
 glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16);
+/* The units of one sequence's items. */
+glint_cpu_units glint_cpu_share_units(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share);
+/* Few-rows items of this sequence may take scores from tiles. */
+int glint_cpu_few_tiles(const glint_work *w, const glint_cpu_plan *plan);
 
 /* Row r of an item counts positions first, heads of the group second. */
 static inline int64_t glint_cpu_position(const glint_cpu_run *run, int64_t r) { return (run->item.row + r) / run->plan->group; }

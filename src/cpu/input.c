@@ -18,6 +18,11 @@ glint_cpu_units glint_cpu_units_of(const glint_work *w, int bf16) {
   return units;
 }
 
+/* Few-rows kernels work in floats, but for the tiles of some. */
+glint_cpu_units glint_cpu_share_units(const glint_work *w, const glint_cpu_plan *plan, const glint_cpu_share *share) {
+  return glint_cpu_units_of(w, plan->kernels->bf16 && (!share->few || glint_cpu_few_tiles(w, plan)));
+}
+
 static float fp8_scale(const glint_view *view, int64_t rows_per_block, int64_t b, int64_t head, int64_t row) {
   if (!view->data) return 1;
   int64_t block = rows_per_block ? row / rows_per_block : 0;

@@ -23,6 +23,7 @@
 #define OWN_PRODUCTS
 #include "panel_template.h"
 #define STRIP 4
+#define TILE_ROWS
 #include "rows_template.h"
 
 enum { AMX_TILE = 16, AMX_KEYS = 32 };
@@ -30,7 +31,8 @@ enum { AMX_TILE = 16, AMX_KEYS = 32 };
 /* Some compilers' tile intrinsics do not say what memory they read: what was stored must be in memory before them. */
 static inline void stored_before_tiles(void) { __asm__ volatile("" ::: "memory"); }
 
-static TARGET void FN(begin)(void) {
+/* Eight tiles of 16 rows: 64 bytes a row in those of `wide`, narrow_bytes in the others. */
+static TARGET void FN(configure)(unsigned wide, uint16_t narrow_bytes) {
   /* the layout that LDTILECFG reads */
   struct {
     uint8_t palette, start_row, reserved[14];
@@ -39,10 +41,12 @@ static TARGET void FN(begin)(void) {
   } shape;
   memset(&shape, 0, sizeof shape);
   shape.palette = 1;
-  for (int i = 0; i < 8; i++) shape.row_bytes[i] = 64, shape.rows[i] = 16;
+  for (int i = 0; i < 8; i++) shape.row_bytes[i] = wide >> i & 1 ? 64 : narrow_bytes, shape.rows[i] = 16;
   __asm__ volatile("" : : "r"(&shape) : "memory");
   _tile_loadconfig(&shape);
 }
+
+static TARGET void FN(begin)(void) { FN(configure)(0xFF, 0); }
 
 static TARGET void FN(end)(void) { _tile_release(); }
 
@@ -214,6 +218,54 @@ static TARGET void FN(attend)(const glint_cpu_step *a) {
   }
   FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, a->keys - done, a->columns, a->o, NULL);
 }
+
+/* ---- few rows: K as A tiles where it lies, 4 queries as narrow B tiles ---- */
+
+/* Tiles 4 to 7 hold keys, the others have a word a row of q. */
+static TARGET void FN(begin_rows)(void) { FN(configure)(0xF0, 4 * GLINT_CPU_TILE_ROWS); }
+
+static TARGET void FN(pack_q)(const float *q, ptrdiff_t ld_q, int head_dim, float *packed) {
+  float words[256]; /* head_dim is at most 512 */
+  for (int r = 0; r < GLINT_CPU_TILE_ROWS; r++) {
+    FN(from_float)(words, GLINT_BFLOAT16, q + r * ld_q, head_dim, 1.0f);
+    for (int u = 0; u < head_dim / 2; u++) packed[u * GLINT_CPU_TILE_ROWS + r] = words[u];
+  }
+}
+
+static TARGET void FN(scores_tiles)(const float *packed, const void *keys, ptrdiff_t stride, int count, int head_dim, float *s,
+                                    const glint_cpu_soon *soon) {
+  enum { Q_TILE = AMX_TILE * GLINT_CPU_TILE_ROWS, S_TILE = AMX_TILE * GLINT_CPU_TILE_ROWS, LD = 4 * GLINT_CPU_TILE_ROWS };
+  const char *key = keys;
+  int steps = head_dim / GLINT_CPU_TILE_COLUMNS, j = 0;
+  FN(asked) asked = FN(ask_in)(soon, (count + 2 * AMX_TILE - 1) / (2 * AMX_TILE) * steps);
+  stored_before_tiles();
+  /* two sums at a time: each product waits for the one before it */
+  for (; j + 2 * AMX_TILE <= count; j += 2 * AMX_TILE, key += 2 * AMX_TILE * stride) {
+    _tile_zero(0);
+    _tile_zero(1);
+    for (int u = 0; u < steps; u++) {
+      FN(ask)(&asked);
+      _tile_loadd(2, packed + u * Q_TILE, LD);
+      _tile_loadd(4, key + u * 64, stride);
+      _tile_dpbf16ps(0, 4, 2);
+      _tile_loadd(5, key + AMX_TILE * stride + u * 64, stride);
+      _tile_dpbf16ps(1, 5, 2);
+    }
+    _tile_stored(0, s + (ptrdiff_t)j * GLINT_CPU_TILE_ROWS, LD);
+    _tile_stored(1, s + (ptrdiff_t)j * GLINT_CPU_TILE_ROWS + S_TILE, LD);
+  }
+  if (j == count) return;
+  _tile_zero(0);
+  for (int u = 0; u < steps; u++) {
+    FN(ask)(&asked);
+    _tile_loadd(2, packed + u * Q_TILE, LD);
+    _tile_loadd(4, key + u * 64, stride);
+    _tile_dpbf16ps(0, 4, 2);
+  }
+  _tile_stored(0, s + (ptrdiff_t)j * GLINT_CPU_TILE_ROWS, LD);
+}
+
+static const glint_cpu_tile_rows FN(tile_rows) = {FN(begin_rows), FN(begin), FN(pack_q), FN(scores_tiles)};
 
 /* ---- backward ---- */
 

@@ -29,12 +29,24 @@ typedef struct glint_cpu_rows {
   int column_unit; /* head_dim and head_dim_v must be multiples of it */
   /* s[j][r] = q[r] . key j for count keys, rounded up to whole vectors. Key j lies `at` bytes after keys[j]. rows: 1, 2 or 4. dtype: float32,
    * bfloat16, float16. */
-  void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count, glint_dtype dtype, int head_dim,
-                 float *s, const glint_cpu_soon *soon);
+  void (*scores)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count, glint_dtype dtype,
+                 int head_dim, float *s, const glint_cpu_soon *soon);
   /* Online softmax step over count keys; P overwrites S; alpha[r] multiplies O. */
   void (*softmax)(int rows, float *s, int count, const glint_cpu_rows_change *change, float unit, float *m, float *l, float *alpha);
   /* o[r][c] = alpha[r] o[r][c] + sum over j of p[j][r] v[j][c]; value row j lies `at` bytes after values[j]. */
   void (*accumulate)(int rows, const float *p, const void *const *values, ptrdiff_t at, int count, glint_dtype dtype, int head_dim_v,
                      float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon);
+  const struct glint_cpu_tile_rows *tiles; /* NULL where there are none */
 } glint_cpu_rows;
+
+/* Scores of 4 rows by matrix instructions: 16 keys against 4 rows at a time, bfloat16, head_dim a multiple of 32. */
+enum { GLINT_CPU_TILE_KEYS = 16, GLINT_CPU_TILE_ROWS = 4, GLINT_CPU_TILE_COLUMNS = 32 };
+typedef struct glint_cpu_tile_rows {
+  void (*begin)(void); /* before the first call of an item and after the last one: the tiles have another shape than the panel kernels' */
+  void (*end)(void);
+  /* 4 rows of q, rounded to bfloat16, as words [head_dim / 2][4]. */
+  void (*pack_q)(const float *q, ptrdiff_t ld_q, int head_dim, float *packed);
+  /* s[j][4] for count keys (a multiple of 16) that lie stride bytes apart. */
+  void (*scores)(const float *packed, const void *keys, ptrdiff_t stride, int count, int head_dim, float *s, const glint_cpu_soon *soon);
+} glint_cpu_tile_rows;
 #endif

@@ -1,5 +1,6 @@
 /* The few-rows kernels (rows.h says what each does). Parameters: those of panel_template.h, in whose instantiation this is included, and
- *   STRIP   vectors of columns that accumulate keeps in registers for 4 rows (twice that for fewer rows) */
+ *   STRIP   vectors of columns that accumulate keeps in registers for 4 rows (twice that for fewer rows)
+ *   TILE_ROWS  defined: the includer has kernels of that kind in FN(tile_rows) (AMX) */
 #if !defined STRIP
 #error "rows_template.h: STRIP must be defined"
 #endif
@@ -12,33 +13,40 @@ INLINE vec FN(load_any)(const void *row, int i, glint_dtype dtype) {
   return V(load_f16)((const uint16_t *)row + i);
 }
 
-/* Where in *soon the asking stands. */
+/* What is left to ask for: this row from `at` to `end`, then `left` more. */
 typedef struct FN(asked) {
-  const glint_cpu_soon *soon;
-  int row;
-  int64_t byte;
+  const void *const *rows;
+  const char *at, *end;
+  int64_t bytes;
+  int left, each; /* each: lines in one of the kernel's steps */
 } FN(asked);
 
-/* Lines to ask for in each of `steps` steps. */
-INLINE int FN(lines_each)(const glint_cpu_soon *soon, int steps) {
-  return (int)((soon->count * ((soon->bytes + 63) / 64) + steps - 1) / steps);
+INLINE FN(asked) FN(ask_in)(const glint_cpu_soon *soon, int steps) {
+  FN(asked) asked = {.rows = soon->rows, .bytes = (soon->bytes + 63) / 64 * 64, .left = soon->count};
+  asked.each = ((int)(asked.bytes / 64) * soon->count + steps - 1) / steps;
+  return asked;
 }
 
-INLINE void FN(ask)(FN(asked) * asked, int lines) {
-  for (; lines > 0 && asked->row < asked->soon->count; lines--) {
-    __builtin_prefetch((const char *)asked->soon->rows[asked->row] + asked->byte, 0, 2);
-    asked->byte += 64;
-    if (asked->byte >= asked->soon->bytes) asked->byte = 0, asked->row++;
+INLINE void FN(ask)(FN(asked) * asked) {
+  for (int lines = asked->each; lines > 0; lines--) {
+    if (asked->at == asked->end) {
+      if (asked->left == 0) return;
+      asked->left--;
+      asked->at = *asked->rows++;
+      asked->end = asked->at + asked->bytes;
+    }
+    __builtin_prefetch(asked->at, 0, 2);
+    asked->at += 64;
   }
 }
 
 INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void *const *keys, ptrdiff_t at, int count, glint_dtype dtype,
                             int head_dim, float *s, const glint_cpu_soon *soon) {
-  int together = VL / rows, lines = FN(lines_each)(soon, (count + together - 1) / together);
-  FN(asked) asked = {soon, 0, 0};
+  int together = VL / rows;
+  FN(asked) asked = FN(ask_in)(soon, (count + together - 1) / together);
   for (int j = 0; j < count; j += together) {
     vec acc[VL];
-    FN(ask)(&asked, lines);
+    FN(ask)(&asked);
 #pragma GCC unroll 16
     for (int n = 0; n < VL; n++) acc[n] = V(set1)(0.0f);
     for (int i = 0; i < head_dim; i += VL) {
@@ -59,8 +67,7 @@ INLINE void FN(scores_rows)(int rows, const float *q, ptrdiff_t ld_q, const void
 INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *values, ptrdiff_t at, int count, glint_dtype dtype,
                                 int head_dim_v, float *o, ptrdiff_t ld_o, const float *alpha, const glint_cpu_soon *soon) {
   const int strip = rows == 4 ? STRIP : 2 * STRIP;
-  int lines = FN(lines_each)(soon, count * ((head_dim_v + strip * VL - 1) / (strip * VL)));
-  FN(asked) asked = {soon, 0, 0};
+  FN(asked) asked = FN(ask_in)(soon, count * ((head_dim_v + strip * VL - 1) / (strip * VL)));
   for (int c = 0; c < head_dim_v; c += strip * VL) {
     vec acc[GLINT_CPU_ROWS_MAX * STRIP];
     int whole = c + strip * VL <= head_dim_v;
@@ -71,7 +78,7 @@ INLINE void FN(accumulate_rows)(int rows, const float *p, const void *const *val
       for (int n = 0; n < strip; n++)
         acc[r * strip + n] = n < n_end ? V(mul)(V(load)(o + r * ld_o + c + n * VL), V(set1)(alpha[r])) : V(set1)(0.0f);
     for (int j = 0; j < count; j++) {
-      FN(ask)(&asked, lines);
+      FN(ask)(&asked);
 #pragma GCC unroll 8
       for (int n = 0; n < strip; n++) {
         if (!whole && n >= n_end) break;
@@ -175,6 +182,11 @@ static TARGET void FN(softmax_few)(int rows, float *s, int count, const glint_cp
   }
 }
 
-static const glint_cpu_rows FN(rows) = {VL, FN(scores_few), FN(softmax_few), FN(accumulate_few)};
+#ifdef TILE_ROWS
+static const glint_cpu_tile_rows FN(tile_rows);
+static const glint_cpu_rows FN(rows) = {VL, FN(scores_few), FN(softmax_few), FN(accumulate_few), &FN(tile_rows)};
+#else
+static const glint_cpu_rows FN(rows) = {VL, FN(scores_few), FN(softmax_few), FN(accumulate_few), NULL};
+#endif
 #undef INLINE
 #undef STRIP

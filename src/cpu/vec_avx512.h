@@ -60,9 +60,12 @@ GLINT_VEC_AVX512 __m512 sum_each_avx512(const __m512 r[16]) {
   return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xDD));
 }
 
-/* VREDUCEPS gives 0 for infinities and VSCALEFPS does underflow and -inf by itself. */
+/* VREDUCEPS gives 0 for infinities. VSCALEFPS would do underflow by itself, but takes a microcode assist of some 200 cycles for it, and P so
+ * small would be one more in every product: such lanes are 0. NaN is not below anything. */
 GLINT_VEC_AVX512 __m512 fraction_avx512(__m512 x) { return _mm512_reduce_ps(x, 0x01); }
-GLINT_VEC_AVX512 __m512 scale_pow2_avx512(__m512 p, __m512 x) { return _mm512_scalef_ps(p, x); }
+GLINT_VEC_AVX512 __m512 scale_pow2_avx512(__m512 p, __m512 x) {
+  return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ), p, x);
+}
 
 GLINT_VEC_AVX512 __m512 load_bf16_avx512(const uint16_t *p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
