@@ -64,11 +64,11 @@ int testkit_copy_check(const testkit_copy *copy, int all, char *message, size_t 
 
 /* What a plain implementation of attention in the problem's own precision makes of it: the yardstick for errors. w is the oracle's work
  * after the oracle ran (new keys are in the cache already) with its outputs replaced by float64 views for the results. rounds: the dtype
- * that each result is rounded to. largest_score: of |scale * q.k|. 0: out of memory. */
+ * that each result is rounded to. 0: out of memory. */
 typedef struct testkit_rounds {
   glint_dtype o, dq, dk, dv;
 } testkit_rounds;
-int testkit_plain(const glint_work *w, const testkit_rounds *rounds, double *largest_score);
+int testkit_plain(const glint_work *w, const testkit_rounds *rounds);
 
 /* The error rule. reference and plain are contiguous float64; got is the engine's tensor with data in its fetched block. */
 typedef struct testkit_rule {

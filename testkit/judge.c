@@ -14,9 +14,9 @@ typedef struct trial {
   const glint_gradients *gradients;
   testkit_copy engine, oracle;
   glint_context *oracle_context;
-  glint_work work; /* the oracle's */
+  glint_work work;      /* the oracle's */
+  glint_plan_info plan; /* the engine's */
   double *plain[32];
-  double largest_score;
   unsigned char *made[2]; /* o and lse of a backward problem */
 } trial;
 
@@ -75,7 +75,7 @@ static int run_plain(trial *t) {
   }
   testkit_rounds rounds = {t->problem.o.dtype, GLINT_FLOAT32, GLINT_FLOAT32, GLINT_FLOAT32};
   if (t->gradients) rounds.dq = t->gradients->dq.dtype, rounds.dk = t->gradients->dk.dtype, rounds.dv = t->gradients->dv.dtype;
-  return testkit_plain(w, &rounds, &t->largest_score) || (failed(t, "testkit", "out of memory"), 0);
+  return testkit_plain(w, &rounds) || (failed(t, "testkit", "out of memory"), 0);
 }
 
 /* Plans twice and runs. */
@@ -83,18 +83,18 @@ static testkit_outcome run_engine(trial *t) {
   glint_context *context = t->context;
   const testkit_memory *memory = t->options->memory ? t->options->memory : &testkit_host_memory;
   glint_pass pass = t->gradients ? GLINT_PASS_BACKWARD : GLINT_PASS_FORWARD;
-  glint_plan_info plan, again;
-  memset(&plan, 0, sizeof plan), memset(&again, 0, sizeof again);
-  plan.struct_size = again.struct_size = sizeof plan;
+  glint_plan_info again;
+  memset(&t->plan, 0, sizeof t->plan), memset(&again, 0, sizeof again);
+  t->plan.struct_size = again.struct_size = sizeof again;
   if (!testkit_copy_make(&t->engine, memory, &t->problem, t->gradients, 0)) return failed(t, "testkit", "out of memory");
   glint_problem *p = &t->engine.problem;
   glint_gradients *g = t->gradients ? &t->engine.gradients : NULL;
-  glint_status status = glint_plan(context, pass, p, g, &plan);
+  glint_status status = glint_plan(context, pass, p, g, &t->plan);
   if (!status) {
-    snprintf(t->report->kernel, sizeof t->report->kernel, "%s", plan.kernel);
+    snprintf(t->report->kernel, sizeof t->report->kernel, "%s", t->plan.kernel);
     if (glint_plan(context, pass, p, g, &again)) return failed(t, "second plan", glint_last_error(context));
-    if (memcmp(&plan, &again, sizeof plan)) return failed(t, "plan", "two plans of one problem differ");
-    if (p->workspace_bytes && !testkit_copy_workspace(&t->engine, plan.workspace_bytes)) return failed(t, "testkit", "out of memory");
+    if (memcmp(&t->plan, &again, sizeof again)) return failed(t, "plan", "two plans of one problem differ");
+    if (p->workspace_bytes && !testkit_copy_workspace(&t->engine, t->plan.workspace_bytes)) return failed(t, "testkit", "out of memory");
   }
   glint_status ran = pass == GLINT_PASS_BACKWARD ? glint_backward(context, p, g) : glint_forward(context, p);
   if (ran) snprintf(t->report->message, sizeof t->report->message, "%s", glint_last_error(context));
@@ -116,7 +116,22 @@ static double largest(const glint_tensor *t) {
   return most;
 }
 
-static double descaled(const glint_tensor *t, const glint_tensor *descale) { return largest(t) * (descale->data ? largest(descale) : 1); }
+/* The longest row (last axis) in the Euclidean norm. */
+static double longest(const glint_tensor *t) {
+  double most = 0;
+  int64_t columns = t->data ? t->shape[t->rank - 1] : 0;
+  for (int64_t n = 0, count = t->data ? testkit_count(t) : 0; n < count; n += columns) {
+    double sum = 0;
+    for (int64_t c = 0; c < columns; c++) {
+      double value = glint_load(t->data, t->dtype, testkit_offset(t, n + c));
+      if (isfinite(value)) sum += value * value;
+    }
+    most = fmax(most, sum);
+  }
+  return sqrt(most);
+}
+
+static double factor_of(const glint_tensor *descale) { return descale->data ? largest(descale) : 1; }
 
 /* Half a unit in the last place, relative to the value. */
 static double half_unit(glint_dtype type) {
@@ -127,42 +142,66 @@ static double half_unit(glint_dtype type) {
   }
 }
 
-/* Rows of scores whose gradients are summed in one element of dbias or dsinks: each brings the rounding of its own o. */
-static double summed_rows(const glint_work *w, const char *name) {
-  const int64_t *shape = w->dbias.shape;
-  if (!strcmp(name, "dsinks")) return (double)w->batch * (double)w->seqlen_q;
-  return (shape[0] == 1 ? (double)w->batch : 1) * (shape[1] == 1 ? (double)w->heads_q : 1) * (shape[2] == 1 ? (double)w->seqlen_q : 1);
+/* Sizes that the floors of the error rule are made of. By Cauchy-Schwarz `score` bounds every scale * q.k and every partial sum of one, and
+ * `product` every dO.v. */
+typedef struct sizes {
+  double score, product, v, d_o, keep, rows;
+} sizes;
+
+static sizes sizes_of(const trial *t) {
+  const glint_problem *p = &t->problem;
+  const glint_work *w = &t->work;
+  double q = longest(&p->q) * factor_of(&p->descale_q), k = fmax(longest(&p->k) * factor_of(&p->descale_k), longest(&p->k_new));
+  double v = fmax(longest(&p->v) * factor_of(&p->descale_v), longest(&p->v_new));
+  sizes z = {.score = fabs((double)w->scale) * q * k, .keep = (double)w->keep_scale};
+  z.v = fmax(largest(&p->v) * factor_of(&p->descale_v), largest(&p->v_new));
+  z.rows = (double)w->seqlen_q * (double)w->heads_q / (double)w->heads_kv;
+  if (t->gradients) z.d_o = largest(&t->gradients->d_o) + largest(&t->gradients->d_lse);
+  if (t->gradients) z.product = z.keep * longest(&t->gradients->d_o) * v + largest(&t->gradients->d_lse);
+  return z;
 }
 
-/* Floors of the error rule: rounding of the result, and float32 arithmetic on numbers as large as scores, values and gradients are here.
- * Gradients of scores are differences of products with dO, so that rounding a probability moves them by a share of such a product even
- * where the difference is 0. */
+static int is(const char *name, const char *other) { return strcmp(name, other) == 0; }
+
+/* Floors of the error rule, for problems in which the plain implementation happens to round well.
+ *
+ * A float32 sum of n products in sequence carries an error of about eps T / 2.5, eps = 2^-24 and T the product of the operands' norms: the
+ * partial sums walk at random up to T / sqrt(n), and each is rounded once. Five standard deviations are 2 eps T; so a score is known to
+ * unit = 2 eps (1 + score), where the 1 stands for the exponential (2 to 4 eps) and the softmax's own sum. */
 static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) {
   const glint_problem *p = &t->problem;
   const glint_work *w = &t->work;
-  double q = descaled(&p->q, &p->descale_q), k = fmax(descaled(&p->k, &p->descale_k), largest(&p->k_new)),
-         v = fmax(descaled(&p->v, &p->descale_v), largest(&p->v_new));
-  /* terms of a score may be larger than their sum */
-  double terms = (double)w->scale * sqrt((double)w->head_dim) * q * k, unit = 0x1p-23 * (1 + fmax(t->largest_score, terms));
-  double dropped = (double)w->keep_scale, d_o = t->gradients ? largest(&t->gradients->d_o) + largest(&t->gradients->d_lse) : 0;
-  /* of many roundings a third of their bound remains beside the others' root; of one or two all of it */
-  double columns = sqrt((double)w->head_dim_v), rounding = half_unit(p->q.dtype) * fmax(1.0 / 3, 1 / columns);
-  double ds = d_o * fmax(v, 1) * columns * dropped * fmax(unit / 2, rounding);
-  testkit_rule rule = {half_unit(type) + 0x1p-23, 0};
-  if (!strcmp(name, "o")) rule.absolute = unit * v * dropped;
-  /* rotated queries are rounded to their type, and a rounding may fall the other way than in the plain implementation */
-  if (!strcmp(name, "o") && w->rotary_dim && p->q.dtype != GLINT_FLOAT32) rule.absolute += 4 * half_unit(p->q.dtype) * v * dropped;
-  /* scores in base 2: a rounding for the scale, the sum, the maximum and the way back */
-  if (!strcmp(name, "lse")) rule.relative = 0x1p-21;
-  if (!strcmp(name, "lse")) rule.absolute = 4 * unit + (p->q.dtype == GLINT_FLOAT32 ? 0 : (double)w->softcap * 0x1p-11);
-  /* P = exp(s - lse) with an lse that does not share the score's rounding; that grows with the root of the terms of the dot product, and
-   * the sum of such errors with the root of the rows */
-  double rows = (double)w->seqlen_q * (double)w->heads_q / (double)w->heads_kv;
-  if (!strcmp(name, "dv")) rule.absolute = unit * d_o * dropped * (1 + sqrt((double)w->head_dim) / 4) * (1 + sqrt(rows) / 8);
-  if (!strcmp(name, "dq")) rule.absolute = ds * (double)w->scale * k;
-  /* delta comes from an o that was rounded row by row */
-  if (!strcmp(name, "dk")) rule.absolute = ds * (double)w->scale * q * (1 + sqrt(rows) / 8);
-  if (!strcmp(name, "dbias") || !strcmp(name, "dsinks")) rule.absolute = ds * (1 + sqrt(summed_rows(w, name)) / 3);
+  const sizes z = sizes_of(t);
+  glint_dtype input = p->q.dtype;
+  double eps = half_unit(GLINT_FLOAT32), unit = 2 * eps * (1 + z.score);
+  /* rounding to the result's type, and a division */
+  testkit_rule rule = {half_unit(type) + 2 * eps, 0};
+  if (is(name, "o")) {
+    /* o moves by the scores' error times how far v is from o */
+    rule.absolute = unit * z.v * z.keep;
+    /* a rotated query is rounded to its type, here and in the plain implementation, not always to the same side: 3 standard deviations of
+     * a score of rounded terms */
+    if (w->rotary_dim && input != GLINT_FLOAT32)
+      rule.absolute += sqrt(3) * half_unit(input) * z.score / sqrt((double)w->head_dim) * z.v * z.keep;
+  }
+  if (is(name, "lse")) {
+    /* the largest score, its way to base 2 and back, the sum's logarithm */
+    rule.absolute = unit + 2 * eps * z.score + 8 * eps;
+    /* the GPU's tanh is good to 2^-11 */
+    if (t->plan.engine != GLINT_ENGINE_CPU && input != GLINT_FLOAT32) rule.absolute += (double)w->softcap * 0x1p-11;
+  }
+  if (!t->gradients) return rule;
+  /* P = exp(s - lse) with an lse rounded to float32, which the score's rounding is not part of; errors of rows add up at random */
+  double scale = fabs((double)w->scale), p_error = unit, columns = sqrt((double)w->head_dim_v);
+  if (is(name, "dv")) rule.absolute = p_error * z.d_o * z.keep * sqrt(z.rows);
+  /* dS = P (dP - delta). Both are products with dO, typically 1 / sqrt(head_dim_v) of their bound; their difference may be 0 where they are
+   * not, and delta comes from an o of the input's type: 5 standard deviations of its rounding */
+  double ds = z.product * (2 * eps + p_error / columns + (input == GLINT_FLOAT32 ? 0 : 3 * half_unit(input) / columns));
+  if (is(name, "dq")) rule.absolute = ds * scale * fmax(largest(&p->k) * factor_of(&p->descale_k), largest(&p->k_new));
+  if (is(name, "dk")) rule.absolute = ds * scale * largest(&p->q) * factor_of(&p->descale_q) * sqrt(z.rows);
+  double pairs = (double)w->batch * (double)w->heads_q * (double)w->seqlen_q * (double)w->seqlen_k;
+  if (is(name, "dbias")) rule.absolute = ds * sqrt(pairs / fmax(1, (double)testkit_count(&t->gradients->dbias)));
+  if (is(name, "dsinks")) rule.absolute = ds * sqrt((double)w->batch * (double)w->seqlen_q);
   return rule;
 }
 

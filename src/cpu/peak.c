@@ -162,7 +162,7 @@ static int open_read(glint_peak *peak) {
   size_t words = READ_BYTES / sizeof(uint64_t), share = words / (size_t)peak->threads;
   peak->buffer = aligned_alloc(1 << 21, READ_BYTES);
   if (!peak->buffer) return 0;
-  /* pages belong to the memory of the cores that touch them first */
+    /* pages belong to the memory of the cores that touch them first */
 #pragma omp parallel for num_threads(peak->threads) schedule(static)
   for (int t = 0; t < peak->threads; t++) memset(peak->buffer + (size_t)t * share, 1, share * sizeof(uint64_t));
   memset(peak->buffer + share * (size_t)peak->threads, 1, (words - share * (size_t)peak->threads) * sizeof(uint64_t));
