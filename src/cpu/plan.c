@@ -10,8 +10,9 @@
 enum { FEW_ROWS = 16 };
 /* Bytes of neighbouring heads' rows, and query rows, that a few-rows item takes together at most. */
 enum { FEW_ITEM_BYTES = 4096, FEW_ITEM_ROWS = 128 };
-/* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. */
-enum { ITEMS_WANTED = 32, SPLIT_KEYS_MIN = 256 };
+/* Work items that keep every core of a large machine busy, and the least number of keys worth an item of its own. Few-rows items are short and
+ * wait for memory: with more of them the last one ends sooner. */
+enum { ITEMS_WANTED = 32, FEW_ITEMS_WANTED = 64, SPLIT_KEYS_MIN = 256 };
 /* Multiplications of one thread that take about as long as waking it. */
 #define THREAD_WORK 2.5e5
 
@@ -68,15 +69,15 @@ static int64_t heads_per_item(const glint_work *w, int64_t rows) {
   return adjacent ? ceil_div(w->heads_kv, ceil_div(w->heads_kv, most)) : 1;
 }
 
-/* Splits over keys: the caller's, or enough to make ITEMS_WANTED items. Depends on no thread count; with GLINT_BATCH_INVARIANT on no other
+/* Splits over keys: the caller's, or enough to keep all cores busy. Depends on no thread count; with GLINT_BATCH_INVARIANT on no other
  * sequence either. */
 static void split(glint_cpu_share *share, const glint_work *w) {
   int64_t keys = larger(0, share->end - share->first), wanted = w->num_splits;
   if (!wanted) {
     int64_t sequences = w->flags & GLINT_BATCH_INVARIANT ? 1 : w->batch;
     int64_t units = sequences * share->head_groups * ceil_div(share->rows, 64);
-    int64_t least = larger(GLINT_CPU_SPLIT_UNIT, SPLIT_KEYS_MIN / share->item_heads);
-    wanted = units >= ITEMS_WANTED ? 1 : smaller(ceil_div(ITEMS_WANTED, larger(1, units)), keys / least);
+    int64_t items = share->few ? FEW_ITEMS_WANTED : ITEMS_WANTED;
+    wanted = units >= items ? 1 : smaller(ceil_div(items, larger(1, units)), keys / SPLIT_KEYS_MIN);
   }
   wanted = larger(1, smaller(wanted, keys));
   share->split_keys = larger(GLINT_CPU_SPLIT_UNIT, glint_cpu_round_up(ceil_div(keys, wanted), GLINT_CPU_SPLIT_UNIT));
