@@ -32,6 +32,7 @@
 #define FEATURE_O_FLOAT   0x200 /* o is float32 where the inputs are not (o_float is set) */
 #define FEATURE_UNPADDED  0x400 /* head_dim and head_dim_v are exactly HEAD_DIM and HEAD_DIM_V: such a line takes no smaller ones */
 #define FEATURE_UNALIGNED 0x800 /* rows of q, k, v, o start anywhere, head_dim is any number; without it all are multiples of 16 bytes */
+#define FEATURE_BLOCK_SCALES 0x1000 /* FP8: descale_k, descale_v have more than one block of rows */
 
 /* A bound of the window that hides nothing. Sequence lengths stay below it, so i + seqlen_k - seqlen_q + bound fits int32. */
 #define GLINT_UNBOUNDED (1 << 30)
@@ -90,7 +91,9 @@ typedef struct glint_forward_params {
   /* FP8 only: [batch, head, block of rows]. */
   const float *descale_q, *descale_k, *descale_v;
   int64_t descale_q_stride[3], descale_k_stride[3], descale_v_stride[3];
-  int32_t descale_rows_q, descale_rows_k, descale_rows_v;
+  int32_t descale_rows_q, descale_rows_k, descale_rows_v; /* rows of a block; 0: one block. Otherwise multiples of 16 */
+  int32_t descale_q_group;                                /* query heads that share an entry of descale_q's head axis */
+  int32_t o_half;                                         /* 1: o is float16; 0: bfloat16 (or float32: o_float) */
 
   /* FEATURE_PAGED */
   int32_t page_size;

@@ -238,6 +238,7 @@ FN u32 sm_id(void) {
 }
 // Keeps ptxas from sinking the computation of x below the next wait: a trap that never fires (x is never negative) depends on it.
 FN void compute_before(float x) { asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p trap;\n}" ::"f"(x)); }
+FN void compute_before_u32(u32 x) { asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, %0, 1;\n@p trap;\n}" ::"r"(x)); } // the same; x is never 1
 
 #else // ---- the simulator ------------------------------------------------------------------------------------------------------
 
@@ -352,6 +353,7 @@ FN u32 count_leading_zeros(u32 v) { return v ? (u32)__builtin_clz(v) : 32; }
 #define global_timer_ns() ((u64)sim_clock())
 #define sm_id() 0u
 #define compute_before(x) ((void)(x))
+#define compute_before_u32(x) ((void)(x))
 
 #endif
 #endif

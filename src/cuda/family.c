@@ -46,6 +46,18 @@ static glint_status prepare_fa3(const glint_driver *driver, const glint_variant 
   return status;
 }
 
+/* forward_fp8.c: boxes of 128 columns for q, k, v; each warp of a consumer stores its 16 rows of o in boxes of 64 columns. float32 o goes
+ * without a map. */
+static glint_status prepare_fp8(const glint_driver *driver, const glint_variant *v, const glint_work *w, void *workspace,
+                                glint_forward_params *p, glint_error *error) {
+  (void)workspace;
+  glint_status status = glint_tensor_map(driver, &w->q, 128, 64, &p->map_q, error);
+  if (status == GLINT_OK) status = glint_tensor_map(driver, &w->k, 128, (uint32_t)v->tile_k, &p->map_k, error);
+  if (status == GLINT_OK) status = glint_tensor_map(driver, &w->v, 128, (uint32_t)v->tile_k, &p->map_v, error);
+  if (status == GLINT_OK && w->o.dtype != GLINT_FLOAT32) status = glint_tensor_map(driver, &w->o, 64, 16, &p->map_o, error);
+  return status;
+}
+
 /* forward_fa1.c: a block a head; between two blocks of keys o, max and sum of every row wait in the workspace. */
 static int64_t heads_fa1(const glint_variant *v, const glint_work *w) {
   (void)v;
@@ -73,7 +85,8 @@ static size_t workspace_fa3(const glint_variant *v, const glint_work *w) {
 
 static const glint_family families[] = {{"forward_fa2.c", glint_query_tiles, NULL, NULL},
                                         {"forward_fa1.c", heads_fa1, workspace_fa1, prepare_fa1},
-                                        {"forward_fa3.c", glint_query_tiles, workspace_fa3, prepare_fa3}};
+                                        {"forward_fa3.c", glint_query_tiles, workspace_fa3, prepare_fa3},
+                                        {"forward_fp8.c", glint_query_tiles, NULL, prepare_fp8}};
 
 const glint_family *glint_family_of(const glint_variant *variant) {
   for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)

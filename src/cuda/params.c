@@ -59,6 +59,8 @@ static void fill_descale(const glint_work *w, glint_forward_params *p) {
   p->descale_rows_q = (int32_t)w->descale_rows_q;
   p->descale_rows_k = (int32_t)w->descale_rows_k;
   p->descale_rows_v = (int32_t)w->descale_rows_v;
+  p->descale_q_group = w->descale_q.shape[1] == w->heads_q || !w->heads_kv ? 1 : (int32_t)(w->heads_q / w->heads_kv);
+  p->o_half = w->o.dtype == GLINT_FLOAT16;
 }
 
 void glint_forward_fill(const glint_variant *v, const glint_work *w, int64_t l2_bytes, glint_forward_params *p) {

@@ -33,7 +33,8 @@ static const struct {
                 {FEATURE_PAGED, "page_table", "paged"},
                 {FEATURE_SPLIT, "num_splits", "split"},
                 {FEATURE_O_FLOAT, "o.dtype float32", "float32 o"},
-                {FEATURE_UNALIGNED, "", "unaligned"}};
+                {FEATURE_UNALIGNED, "", "unaligned"},
+                {FEATURE_BLOCK_SCALES, "descale_k or descale_v with several blocks", "block scales"}};
 #define FEATURES (sizeof features / sizeof features[0])
 
 static int32_t bound(int64_t window, int64_t reach) {
@@ -77,6 +78,7 @@ uint32_t glint_cuda_features(const glint_work *w) {
   if (w->num_splits > 1) need |= FEATURE_SPLIT;
   if (w->o.dtype == GLINT_FLOAT32 && w->q.dtype != GLINT_FLOAT32) need |= FEATURE_O_FLOAT;
   if (!is_aligned(w)) need |= FEATURE_UNALIGNED;
+  if (w->descale_rows_k || w->descale_rows_v) need |= FEATURE_BLOCK_SCALES;
   return need;
 }
 

@@ -90,6 +90,16 @@ static int64_t length_near(int32_t tile, uint64_t *random) {
   return lengths[testkit_random_below(random, 6)];
 }
 
+/* FP8: a factor for each head, or for each block of rows where the kernel takes them. */
+static void add_scales(testkit_case *c, const glint_variant *v, uint64_t *random) {
+  const int64_t blocks = v->features & FEATURE_BLOCK_SCALES ? 3 : 1, q[3] = {1, 2, blocks}, k[3] = {1, 1, blocks};
+  glint_tensor *all[3] = {&c->problem.descale_q, &c->problem.descale_k, &c->problem.descale_v};
+  for (int n = 0; n < 3; n++) {
+    *all[n] = testkit_tensor(c, GLINT_FLOAT32, 3, n ? k : q, 1, random);
+    for (int64_t i = 0; i < (n ? 1 : 2) * blocks; i++) ((float *)all[n]->data)[i] = 0.25f + (float)testkit_random_below(random, 100) / 64;
+  }
+}
+
 static void edge_problems(run *r, int problems) {
   const glint_variant *v = r->variant;
   const glint_dtype dtype = (glint_dtype)v->dtype;
@@ -102,13 +112,15 @@ static void edge_problems(run *r, int problems) {
     const int64_t sq = length_near(v->tile_q, &random), sk = length_near(v->tile_k, &random);
     const int64_t q[4] = {1, sq, 2, v->head_dim}, k[4] = {1, sk, 1, v->head_dim}, vv[4] = {1, sk, 1, v->head_dim_v},
                   o[4] = {1, sq, 2, v->head_dim_v}, lse[3] = {1, 2, sq};
+    const glint_dtype o_dtype = dtype == GLINT_FLOAT8_E4M3 ? GLINT_BFLOAT16 : dtype;
     c.problem.struct_size = sizeof c.problem;
     c.problem.causal = v->features & FEATURE_MASK ? (int32_t)testkit_random_below(&random, 2) : 0;
     c.problem.q = testkit_tensor(&c, dtype, 4, q, 1, &random);
     c.problem.k = testkit_tensor(&c, dtype, 4, k, 1, &random);
     c.problem.v = testkit_tensor(&c, dtype, 4, vv, 1, &random);
-    c.problem.o = testkit_tensor(&c, dtype, 4, o, 0, &random);
+    c.problem.o = testkit_tensor(&c, o_dtype, 4, o, 0, &random);
     c.problem.lse = testkit_tensor(&c, GLINT_FLOAT32, 3, lse, 0, &random);
+    if (dtype == GLINT_FLOAT8_E4M3) add_scales(&c, v, &random);
     set_modes(r, n);
     testkit_judge(r->context, &options, &c.problem, NULL, &report);
     tell(r, &report, "edge problem", n);

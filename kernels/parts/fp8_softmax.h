@@ -1,0 +1,108 @@
+// The online softmax on the accumulators of Q K^T, and P as the e4m3 operand of P V.
+//
+// A thread holds, of its rows r and r + 8, the columns 8j + {0, 1} counted from its first one: s[4j + {0, 1}] and s[4j + {2, 3}].
+//
+// A row's exponentials are relative to a shift: P = 2^(score - shift), scores in log2 units. e4m3 ends at 448, so a shift is chosen that
+// puts the largest score so far at P = 2^TOP_LOG2 (FlashAttention-3 scales by 2^8; here there is room above, too), and stays as long as no
+// P reaches 248. No maximum is computed to find that out: a byte of P that is 0x78 (256) or more says so. Only then, or before a row's first
+// visible score, whose shift of -inf makes all P infinite, does the warp look for maxima and exponentiate again. Exact, since the row's sum
+// uses the same shift. Whether a row's shift moves depends on that row alone; whether O is multiplied is decided once for the warp.
+//
+// Factors of K's blocks multiply scores where the exponent is formed anyway. Those of V's go into P: with the logarithm of V's factor added to
+// the score, P uses e4m3's range for the products p v that count, and the row's sum takes P over the factor.
+#ifndef GLINT_PARTS_FP8_SOFTMAX_H
+#define GLINT_PARTS_FP8_SOFTMAX_H
+
+#define TOP_LOG2  4.f // P of a fresh maximum
+#define MOVE_LOG2 8.f // P from here on moves the shift
+#define LN2       0.69314718f
+#define LOG2E     1.44269504f
+
+typedef struct fp8_rows {
+  float shift[2]; // in log2 units; -inf before the first visible score
+  float sum[2];   // of the thread's exponentials
+} fp8_rows;
+
+FN void rows_reset(fp8_rows *r) {
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    r->shift[i] = -INFINITY;
+    r->sum[i] = 0.f;
+  }
+}
+
+// What a group of 16 keys brings: the factor of its scores to log2 units, V's factor as a logarithm, and its reciprocal.
+typedef struct fp8_factors {
+  float scale, log2_v, rcp_v;
+} fp8_factors;
+
+FN fp8_factors group_factors(u32 table, int group, float scale, int scaled) {
+  fp8_factors f = {scale, 0.f, 1.f};
+  if (BLOCK_SCALES) {
+    u32 entry[4];
+    smem_load_16(entry, table + (u32)group * 16);
+    f.scale = scaled ? 1.f : scale * f32_from_bits(entry[0]);
+    f.log2_v = f32_from_bits(entry[1]);
+    f.rcp_v = f32_from_bits(entry[2]);
+  }
+  return f;
+}
+
+// P of the columns of groups [from, to), packed into pr[4 from / 2 ...]; the sums are added to sum[]. Returns a word with the highest bit of
+// some byte set where some P is 248 or more, or NaN.
+FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, u32 table, float scale, int scaled, int from, int to) {
+  u32 high = 0;
+  UNROLL
+  for (int g = from; g < to; g++) {
+    fp8_factors f = group_factors(table, g, scale, scaled);
+    float e[8], less[2] = {f.log2_v - shift[0], f.log2_v - shift[1]};
+    UNROLL
+    for (int i = 0; i < 8; i++) e[i] = exp2_approx(fma_f32(s[8 * g + i], f.scale, less[i / 2 % 2]));
+    if (BLOCK_SCALES) {
+      sum[0] = fma_f32((e[0] + e[1]) + (e[4] + e[5]), f.rcp_v, sum[0]);
+      sum[1] = fma_f32((e[2] + e[3]) + (e[6] + e[7]), f.rcp_v, sum[1]);
+    } else {
+      sum[0] += (e[0] + e[1]) + (e[4] + e[5]);
+      sum[1] += (e[2] + e[3]) + (e[6] + e[7]);
+    }
+    pr[2 * g] = pack_e4m3(e[0], e[1], e[4], e[5]);
+    pr[2 * g + 1] = pack_e4m3(e[2], e[3], e[6], e[7]);
+    high |= (pr[2 * g] + 0x08080808u) | (pr[2 * g + 1] + 0x08080808u);
+  }
+  return high & 0x80808080u;
+}
+
+// Moves the shifts of rows with a P beyond 2^MOVE_LOG2 to the row's maximum, gives the factors that O and the sums owe for it, and computes
+// the exponentials anew. Rows that see nothing yet keep their shift of -inf; their scores -inf give exponentials 0, never NaN.
+FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, float *factor, u32 table, float scale, int scaled) {
+  float shift[2];
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    float m = -INFINITY;
+    UNROLL
+    for (int g = 0; g < GROUPS; g++) {
+      fp8_factors f = group_factors(table, g, scale, scaled);
+      const float *x = s + 8 * g + 2 * i;
+      float of_group = max_f32(max_f32(x[0], x[1]), max_f32(x[4], x[5]));
+      m = max_f32(m, fma_f32(of_group, f.scale, f.log2_v));
+    }
+    m = max_f32(m, shfl_xor_f32(m, 1));
+    m = max_f32(m, shfl_xor_f32(m, 2));
+    factor[i] = 1.f;
+    if (m - r->shift[i] > MOVE_LOG2) {
+      factor[i] = exp2_approx(r->shift[i] - (m - TOP_LOG2));
+      r->shift[i] = m - TOP_LOG2;
+    }
+    shift[i] = r->shift[i] == -INFINITY ? 0.f : r->shift[i];
+    sum[i] = 0.f;
+    r->sum[i] *= factor[i];
+  }
+  exponentials(s, pr, shift, sum, table, scale, scaled, 0, GROUPS);
+}
+
+FN void scale_rows(float *o, const float *factor) {
+  UNROLL
+  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] *= factor[i / 2 % 2];
+}
+
+#endif
