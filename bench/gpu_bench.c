@@ -4,6 +4,7 @@
  *   gpu_bench --kernel glint_forward_fa2,glint_forward_fa3 --head-dim 128
  *   gpu_bench --backward --head-dim 128
  *   gpu_bench --quantize                                 glint_quantize against a copy, and with attention (gpu_quantize.c)
+ *   gpu_bench --dtype e4m3 --scales block                o in bf16
  *   gpu_bench --cells < cells.txt                        one cell a line: dtype head_dim causal batch heads heads_kv seqlen_q seqlen_k
  *
  * Prints CSV: impl,dir,dtype,hdim,causal,batch,heads,heads_kv,seqlen,ms,tflops,check. Inputs are random normal numbers, ms is the median, and
@@ -29,7 +30,11 @@
 #define MOST_REPS    200
 #define TABLE        65536
 
+#define SCALES     65536 /* room for the factors of one tensor */
+#define BLOCK_ROWS 128   /* --scales block */
+
 enum { LSE = 4, D_O, DQ, DK, DV, DEVICE_ARRAYS };
+enum { SCALES_TENSOR, SCALES_HEAD, SCALES_BLOCK };
 
 typedef struct cell {
   glint_dtype dtype;
@@ -45,7 +50,8 @@ typedef struct list {
 typedef struct settings {
   char *kernels[MOST_KERNELS];
   int kernel_count;
-  int arch, device, reps, warmup, check_rows, cells, backward, quantize;
+  int arch, device, reps, warmup, check_rows, cells, backward, scales, quantize;
+  uint32_t flags;
   list dtypes, head_dims, causals, seqlens;
   int64_t tokens, width, group;
 } settings;
@@ -55,8 +61,10 @@ typedef struct bench {
   glint_device_memory *memory;
   gpu_clock *clock;
   glint_context *context[MOST_KERNELS];
-  glint_context *forward;      /* gives o and lse to backward kernels; NULL: the kernel's own context */
-  uint16_t *host[3];           /* q, k, v, flat */
+  glint_context *forward; /* gives o and lse to backward kernels; NULL: the kernel's own context */
+  void *host[3];          /* q, k, v, flat */
+  float *scale[3];        /* FP8: their factors, SCALES each */
+  void *device_scale[3];
   void *device[DEVICE_ARRAYS]; /* q, k, v, o, lse; for the backward pass d_o, dq, dk, dv */
   uint16_t *o;
   float *lse;
@@ -76,15 +84,22 @@ static uint64_t next_random(uint64_t *state) {
 }
 
 static uint16_t encode(glint_dtype dtype, double value) {
+  if (dtype == GLINT_FLOAT8_E4M3) return glint_e4m3_from_float((float)value);
   return dtype == GLINT_BFLOAT16 ? glint_bf16_from_double(value) : glint_f16_from_double(value);
 }
 
-static double decode(glint_dtype dtype, uint16_t bits) {
+static double decode(glint_dtype dtype, const void *from, int64_t at) {
+  if (dtype == GLINT_FLOAT8_E4M3) return (double)glint_float_from_e4m3(((const uint8_t *)from)[at]);
+  const uint16_t bits = ((const uint16_t *)from)[at];
   return (double)(dtype == GLINT_BFLOAT16 ? glint_float_from_bf16(bits) : glint_float_from_f16(bits));
 }
 
+static glint_dtype o_dtype(const cell *c) { return c->dtype == GLINT_FLOAT8_E4M3 ? GLINT_BFLOAT16 : c->dtype; }
+
+static const char *dtype_name(glint_dtype dtype) { return dtype == GLINT_FLOAT8_E4M3 ? "e4m3" : dtype == GLINT_BFLOAT16 ? "bf16" : "fp16"; }
+
 /* Normal numbers drawn from a table of 65536: four for each 64 random bits. */
-static void fill_normal(uint16_t *to, int64_t count, glint_dtype dtype, uint64_t *random) {
+static void fill_normal(void *to, int64_t count, glint_dtype dtype, uint64_t *random) {
   static uint16_t table[TABLE];
   for (int i = 0; i < TABLE; i++) {
     double u = ((double)(next_random(random) >> 11) + 0.5) * 0x1p-53,
@@ -93,8 +108,36 @@ static void fill_normal(uint16_t *to, int64_t count, glint_dtype dtype, uint64_t
   }
   for (int64_t i = 0; i < count; i += 4) {
     uint64_t bits = next_random(random);
-    for (int64_t j = i; j < i + 4 && j < count; j++, bits >>= 16) to[j] = table[bits & 0xFFFF];
+    for (int64_t j = i; j < i + 4 && j < count; j++, bits >>= 16) {
+      if (dtype == GLINT_FLOAT8_E4M3)
+        ((uint8_t *)to)[j] = (uint8_t)table[bits & 0xFFFF];
+      else
+        ((uint16_t *)to)[j] = table[bits & 0xFFFF];
+    }
   }
+}
+
+/* ---- FP8: factors, laid out as [batch, heads, blocks] whatever their kind ---- */
+
+static int64_t scale_blocks(const bench *b, int64_t seqlen) {
+  return b->s.scales == SCALES_BLOCK ? (seqlen + BLOCK_ROWS - 1) / BLOCK_ROWS : 1;
+}
+
+/* tensor 0, 1, 2: q, k, v */
+static double scale_of(const bench *b, const cell *c, int tensor, int64_t n, int64_t head, int64_t row) {
+  if (c->dtype != GLINT_FLOAT8_E4M3) return 1;
+  if (b->s.scales == SCALES_TENSOR) return (double)b->scale[tensor][0];
+  if (b->s.scales == SCALES_HEAD) return (double)b->scale[tensor][n * c->heads_kv + (tensor ? head : head / (c->heads / c->heads_kv))];
+  const int64_t blocks = scale_blocks(b, tensor ? c->seqlen_k : c->seqlen_q), heads = tensor ? c->heads_kv : c->heads;
+  return (double)b->scale[tensor][(n * heads + head) * blocks + (blocks > 1 ? row / BLOCK_ROWS : 0)];
+}
+
+static glint_tensor scale_tensor(const bench *b, const cell *c, int tensor) {
+  glint_tensor t = {.data = b->device_scale[tensor], .dtype = GLINT_FLOAT32, .rank = 1 + b->s.scales};
+  const int64_t heads = tensor == 0 && b->s.scales == SCALES_BLOCK ? c->heads : c->heads_kv;
+  const int64_t shape[3] = {b->s.scales == SCALES_TENSOR ? 1 : c->batch, heads, scale_blocks(b, tensor ? c->seqlen_k : c->seqlen_q)};
+  memcpy(t.shape, shape, (size_t)t.rank * sizeof shape[0]);
+  return t;
 }
 
 static glint_status reserve(bench *b, int64_t elements, int64_t rows, glint_error *error) {
@@ -112,6 +155,13 @@ static glint_status reserve(bench *b, int64_t elements, int64_t rows, glint_erro
   b->lse = realloc(b->lse, (size_t)rows * 4);
   if (!b->host[0] || !b->host[1] || !b->host[2] || !b->o || !b->lse)
     return glint_fail(error, GLINT_ERROR_OUT_OF_MEMORY, "no host memory for %" PRId64 " elements", elements);
+  for (int i = 0; i < 3 && status == GLINT_OK && !b->scale[i]; i++) {
+    b->scale[i] = malloc(SCALES * sizeof(float));
+    if (!b->scale[i]) return glint_fail(error, GLINT_ERROR_OUT_OF_MEMORY, "no host memory for factors");
+    for (int n = 0; n < SCALES; n++) b->scale[i][n] = 0.75f + (float)(next_random(&b->random) % 512) / 1024;
+    status = glint_device_alloc(b->memory, SCALES * sizeof(float), &b->device_scale[i], error);
+    if (status == GLINT_OK) status = glint_device_upload(b->memory, b->device_scale[i], b->scale[i], SCALES * sizeof(float), error);
+  }
   b->elements = elements;
   b->rows = rows;
   b->filled = GLINT_DTYPE_NONE;
@@ -137,37 +187,38 @@ static glint_status fill(bench *b, glint_dtype dtype, glint_error *error) {
 /* Row i of (batch n, head h) by the formula; returns the natural log of the sum of exponentials. */
 static double formula(const bench *b, const cell *c, int64_t n, int64_t h, int64_t i, double *o, double *p) {
   const int64_t kv = h / (c->heads / c->heads_kv), d = c->head_dim;
-  const uint16_t *q = b->host[0] + ((n * c->seqlen_q + i) * c->heads + h) * d;
+  const int64_t q = ((n * c->seqlen_q + i) * c->heads + h) * d;
   int64_t end = c->causal && i + c->seqlen_k - c->seqlen_q + 1 < c->seqlen_k ? i + c->seqlen_k - c->seqlen_q + 1 : c->seqlen_k;
   double most = -INFINITY, sum = 0;
   for (int64_t j = 0; j < end; j++) {
-    const uint16_t *k = b->host[1] + ((n * c->seqlen_k + j) * c->heads_kv + kv) * d;
+    const int64_t k = ((n * c->seqlen_k + j) * c->heads_kv + kv) * d;
     double dot = 0;
-    for (int64_t x = 0; x < d; x++) dot += decode(c->dtype, q[x]) * decode(c->dtype, k[x]);
-    p[j] = dot / sqrt((double)d);
+    for (int64_t x = 0; x < d; x++) dot += decode(c->dtype, b->host[0], q + x) * decode(c->dtype, b->host[1], k + x);
+    p[j] = dot * scale_of(b, c, 0, n, h, i) * scale_of(b, c, 1, n, kv, j) / sqrt((double)d);
     if (p[j] > most) most = p[j];
   }
   for (int64_t x = 0; x < d; x++) o[x] = 0;
   for (int64_t j = 0; j < end; j++) {
-    const uint16_t *v = b->host[2] + ((n * c->seqlen_k + j) * c->heads_kv + kv) * d;
-    const double e = exp(p[j] - most);
+    const int64_t v = ((n * c->seqlen_k + j) * c->heads_kv + kv) * d;
+    const double e = exp(p[j] - most), scaled = e * scale_of(b, c, 2, n, kv, j);
     sum += e;
-    for (int64_t x = 0; x < d; x++) o[x] += e * decode(c->dtype, v[x]);
+    for (int64_t x = 0; x < d; x++) o[x] += scaled * decode(c->dtype, b->host[2], v + x);
   }
   for (int64_t x = 0; x < d; x++) o[x] /= sum;
   return most + log(sum);
 }
 
-/* Rounding allows an element one unit of its own last place, and an error in proportion to the row's size from P's rounding. */
+/* Rounding allows an element one unit of its own last place, and an error in proportion to the row's size from P's rounding, which is e4m3's
+ * for FP8. */
 static double row_error(const bench *b, const cell *c, int64_t n, int64_t h, int64_t i, double *o, double *p) {
-  const double unit = c->dtype == GLINT_BFLOAT16 ? 0x1p-8 : 0x1p-11;
+  const double unit = c->dtype == GLINT_FLOAT8_E4M3 ? 0x1p-5 : c->dtype == GLINT_BFLOAT16 ? 0x1p-8 : 0x1p-11;
   const double lse = formula(b, c, n, h, i, o, p);
   double size = 0, worst;
   for (int64_t x = 0; x < c->head_dim; x++) size += o[x] * o[x];
   size = sqrt(size / (double)c->head_dim);
   worst = fabs(lse - (double)b->lse[(n * c->heads + h) * c->seqlen_q + i]) / (1e-3 * (1 + fabs(lse)));
   for (int64_t x = 0; x < c->head_dim; x++) {
-    const double got = decode(c->dtype, b->o[((n * c->seqlen_q + i) * c->heads + h) * c->head_dim + x]);
+    const double got = decode(o_dtype(c), b->o, ((n * c->seqlen_q + i) * c->heads + h) * c->head_dim + x);
     const double error = fabs(got - o[x]) / (unit * (fabs(o[x]) + 4 * size));
     if (!(error <= worst)) worst = error; /* NaN counts as worst */
   }
@@ -202,11 +253,14 @@ static glint_tensor tensor(void *data, glint_dtype dtype, int64_t a, int64_t s, 
 
 static glint_problem problem_of(const bench *b, const cell *c) {
   glint_problem p = {.struct_size = sizeof p, .causal = c->causal};
+  glint_tensor *scales[3] = {&p.descale_q, &p.descale_k, &p.descale_v};
   p.q = tensor(b->device[0], c->dtype, c->batch, c->seqlen_q, c->heads, c->head_dim);
   p.k = tensor(b->device[1], c->dtype, c->batch, c->seqlen_k, c->heads_kv, c->head_dim);
   p.v = tensor(b->device[2], c->dtype, c->batch, c->seqlen_k, c->heads_kv, c->head_dim);
-  p.o = tensor(b->device[3], c->dtype, c->batch, c->seqlen_q, c->heads, c->head_dim);
+  p.o = tensor(b->device[3], o_dtype(c), c->batch, c->seqlen_q, c->heads, c->head_dim);
   p.lse = tensor(b->device[4], GLINT_FLOAT32, c->batch, c->heads, c->seqlen_q, 0);
+  for (int i = 0; i < 3 && c->dtype == GLINT_FLOAT8_E4M3; i++) *scales[i] = scale_tensor(b, c, i);
+  if (c->dtype == GLINT_FLOAT8_E4M3) p.flags = b->s.flags;
   return p;
 }
 
@@ -252,15 +306,15 @@ static glint_status first_run(bench *b, const cell *c, const timed_call *call, d
 static void print_row(bench *b, const cell *c, const char *kernel, double ms, double worst) {
   const double pairs = (double)c->batch * (double)c->heads * (double)c->seqlen_q * (double)c->seqlen_k * (c->causal ? 0.5 : 1);
   printf("%s,%s,%s,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.4f,%.1f,%.2f\n", kernel, b->s.backward ? "bwd" : "fwd",
-         c->dtype == GLINT_BFLOAT16 ? "bf16" : "fp16", c->head_dim, c->causal, c->batch, c->heads, c->heads_kv, c->seqlen_k, ms,
+         dtype_name(c->dtype), c->head_dim, c->causal, c->batch, c->heads, c->heads_kv, c->seqlen_k, ms,
          (b->s.backward ? 10 : 4) * pairs * (double)c->head_dim / ms * 1e-9, worst);
   fflush(stdout);
   if (!(worst <= 1)) b->failures++;
 }
 
 static void report(const cell *c, const char *kernel, const char *why) {
-  printf("%s,failed,%s,%" PRId64 ",%d,%" PRId64 ",%s\n", *kernel ? kernel : "glint", c->dtype == GLINT_BFLOAT16 ? "bf16" : "fp16",
-         c->head_dim, c->causal, c->seqlen_k, why);
+  printf("%s,failed,%s,%" PRId64 ",%d,%" PRId64 ",%s\n", *kernel ? kernel : "glint", dtype_name(c->dtype), c->head_dim, c->causal,
+         c->seqlen_k, why);
   fflush(stdout);
 }
 
@@ -340,7 +394,7 @@ static glint_status run_cells(bench *b, glint_error *error) {
                &c.batch, &c.heads, &c.heads_kv, &c.seqlen_q, &c.seqlen_k) != 8 ||
         c.head_dim < 1 || c.batch < 1 || c.heads < 1 || c.heads_kv < 1 || c.heads % c.heads_kv || c.seqlen_q < 1 || c.seqlen_k < 1)
       return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "not a cell: %s", line);
-    c.dtype = strcmp(dtype, "fp16") == 0 ? GLINT_FLOAT16 : GLINT_BFLOAT16;
+    c.dtype = strcmp(dtype, "fp16") == 0 ? GLINT_FLOAT16 : strcmp(dtype, "e4m3") == 0 ? GLINT_FLOAT8_E4M3 : GLINT_BFLOAT16;
     status = run_cell(b, &c, error);
     printf("\n");
     fflush(stdout);
@@ -365,10 +419,31 @@ static int parse_dtypes(const char *text, list *out) {
   out->count = 0;
   if (strstr(text, "bf16")) out->value[out->count++] = GLINT_BFLOAT16;
   if (strstr(text, "fp16")) out->value[out->count++] = GLINT_FLOAT16;
+  if (strstr(text, "e4m3")) out->value[out->count++] = GLINT_FLOAT8_E4M3;
   return out->count > 0;
 }
 
-enum { KEY_REPS = 256, KEY_WARMUP, KEY_CHECK, KEY_CELLS, KEY_TOKENS, KEY_WIDTH, KEY_GROUP, KEY_DEVICE, KEY_BACKWARD, KEY_QUANTIZE };
+static int parse_scales(const char *text, int *out) {
+  static const char *const kinds[] = {"tensor", "head", "block"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, kinds[i]) == 0) return *out = i, 1;
+  return 0;
+}
+
+enum {
+  KEY_REPS = 256,
+  KEY_WARMUP,
+  KEY_CHECK,
+  KEY_CELLS,
+  KEY_TOKENS,
+  KEY_WIDTH,
+  KEY_GROUP,
+  KEY_DEVICE,
+  KEY_BACKWARD,
+  KEY_SCALES,
+  KEY_ACCUMULATE,
+  KEY_QUANTIZE
+};
 
 static error_t parse(int key, char *text, struct argp_state *state) {
   settings *s = state->input;
@@ -389,6 +464,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_CELLS: s->cells = 1; break;
   case KEY_BACKWARD: s->backward = 1; break;
   case KEY_QUANTIZE: s->quantize = 1; break;
+  case KEY_SCALES: good = parse_scales(text, &s->scales); break;
+  case KEY_ACCUMULATE: s->flags |= GLINT_FP32_ACCUMULATE; break;
   case KEY_TOKENS: s->tokens = atoll(text), good = s->tokens > 0; break;
   case KEY_WIDTH: s->width = atoll(text), good = s->width > 0; break;
   case KEY_GROUP: s->group = atoll(text), good = s->group > 0; break;
@@ -402,7 +479,9 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 static const struct argp_option options[] = {
     {"kernel", 'k', "PREFIX,...", 0, "Kernels whose names start so, taking turns (default: the plan's)", 0},
     {"arch", 'a', "N", 0, "Kernels of this architecture: 80 or 90", 0},
-    {"dtype", 't', "LIST", 0, "bf16, fp16 (default bf16)", 0},
+    {"dtype", 't', "LIST", 0, "bf16, fp16, e4m3 (default bf16)", 0},
+    {"scales", KEY_SCALES, "KIND", 0, "e4m3: a factor a tensor, head or block (of 128 rows); default head", 0},
+    {"accumulate", KEY_ACCUMULATE, NULL, 0, "e4m3: GLINT_FP32_ACCUMULATE", 0},
     {"head-dim", 'd', "LIST", 0, "default 64,128,256", 0},
     {"causal", 'c', "LIST", 0, "default 0,1", 0},
     {"seqlen", 'n', "LIST", 0, "default 512,1024,2048,4096,8192,16384", 0},
@@ -441,7 +520,11 @@ static void close_all(bench *b) {
   glint_close(b->forward);
   for (int i = 0; i < DEVICE_ARRAYS; i++)
     if (b->memory) glint_device_free(b->memory, b->device[i], &ignored);
-  for (int i = 0; i < 3; i++) free(b->host[i]);
+  for (int i = 0; i < 3; i++) {
+    if (b->memory) glint_device_free(b->memory, b->device_scale[i], &ignored);
+    free(b->host[i]);
+    free(b->scale[i]);
+  }
   free(b->o);
   free(b->lse);
   gpu_clock_close(b->clock);
@@ -456,7 +539,8 @@ static glint_status run_quantize(const settings *s, glint_error *error) {
 }
 
 int main(int argc, char **argv) {
-  static bench b = {.s = {.reps = 15, .warmup = 3, .check_rows = 6, .tokens = 16384, .width = 2048, .group = 1}, .random = 1};
+  static bench b = {.s = {.reps = 15, .warmup = 3, .check_rows = 6, .tokens = 16384, .width = 2048, .group = 1, .scales = SCALES_HEAD},
+                    .random = 1};
   static const struct argp argp = {options, parse, NULL, "Times glint's kernels on a GPU.", NULL, NULL, NULL};
   glint_error error = {""};
   char no_kernel[] = "";

@@ -130,7 +130,7 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
   if (!BLOCK_SCALES) release_k(c, c->n_kv);
   bias_block(p, c, s, l, b * TILE_K, block_factors(c, c->n_kv));
   mask_block(p, t, s, l, b * TILE_K);
-  exponentials_again(s, pr, r, r->sum, factor, block_factors(c, c->n_kv), c->scale, c->scaled);
+  exponentials_again(s, pr, r, r->sum, r->p_sum, factor, block_factors(c, c->n_kv), c->scale, c->scaled);
   if (BLOCK_SCALES) release_k(c, c->n_kv);
   int accumulate = 0;
   NO_UNROLL
@@ -147,22 +147,25 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
     u32 table = block_factors(c, c->n_kv + 1), early[EARLY_COLUMNS / 8 + 1];
     bias_block(p, c, s, l, b * TILE_K, table);
     if (MASKED) mask_block(p, t, s, l, b * TILE_K);
-    float sum[2] = {0.f, 0.f};
-    u32 high = exponentials(s, early, r->shift, sum, table, c->scale, c->scaled, 0, EARLY_COLUMNS / 16);
+    float sum[2] = {0.f, 0.f}, p_sum[2] = {0.f, 0.f};
+    u32 high = exponentials(s, early, r->shift, sum, p_sum, table, c->scale, c->scaled, 0, EARLY_COLUMNS / 16);
     if (PIN_SOFTMAX) compute_before_u32(high);
     wgmma_wait(0);
     release_v(c, c->n_kv++);
-    high |= exponentials(s, pr, r->shift, sum, table, c->scale, c->scaled, EARLY_COLUMNS / 16, GROUPS);
+    high |= exponentials(s, pr, r->shift, sum, p_sum, table, c->scale, c->scaled, EARLY_COLUMNS / 16, GROUPS);
     // not a plain copy, which ptxas would resolve by computing into the registers of a product in flight, and serialise
     UNROLL
     for (int i = 0; i < EARLY_COLUMNS / 8; i++) pr[i] = early[i] ^ c->n >> 31;
     if (any_lane(high != 0)) {
-      exponentials_again(s, pr, r, sum, factor, table, c->scale, c->scaled);
+      exponentials_again(s, pr, r, sum, p_sum, factor, table, c->scale, c->scaled);
       scale_rows(o, factor);
     }
     if (BLOCK_SCALES) release_k(c, c->n_kv);
     UNROLL
-    for (int i = 0; i < 2; i++) r->sum[i] += sum[i];
+    for (int i = 0; i < 2; i++) {
+      r->sum[i] += sum[i];
+      r->p_sum[i] += p_sum[i];
+    }
     accumulate = 1;
   }
   await_v(c, c->n_kv);
@@ -173,13 +176,13 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
 
 // For a warpgroup whose rows see no key. No product keeps its warps together: the barrier keeps them within a tile of each other.
 FN void store_nothing(const glint_forward_params *p, fp8_consumer *c, const fa3_tile *t, i32 row) {
-  float o[HEAD_DIM_V / 2];
+  float o[O_REGISTERS];
   fp8_rows r;
   UNROLL
-  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] = 0.f;
+  for (int i = 0; i < O_REGISTERS; i++) o[i] = 0.f;
   rows_reset(&r);
   bar_sync(BARRIER_CONSUMER + c->index, 128);
-  finish_rows(p, &r, t, row, 0.f);
+  finish_rows(p, &r, t, row, o, 0.f);
   store_o(p, c->smem, c->index, o, t);
 }
 
@@ -206,11 +209,11 @@ FN void consume_tile(const glint_forward_params *p, fp8_consumer *c, const fa3_t
     store_nothing(p, c, t, row);
     return;
   }
-  float o[HEAD_DIM_V / 2];
+  float o[O_REGISTERS];
   fp8_rows r;
   rows_reset(&r);
   attend(p, t, c, q_tile(c->smem, c->index), o, &r, &l, b);
-  finish_rows(p, &r, t, row, c->v);
+  finish_rows(p, &r, t, row, o, c->v);
   scale_rows(o, r.sum);
   if (PACKED) clear_unused(o, t, row);
   store_o(p, c->smem, c->index, o, t);

@@ -14,8 +14,9 @@ FN float finish_row(const glint_forward_params *p, float shift, float sum, int e
   return empty ? 0.f : rcp_approx(sum);
 }
 
-// Sums of whole rows; on return sum[] holds the factor for o, V's among it.
-FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *t, i32 row, float v) {
+// Sums of whole rows; on return sum[] holds the factor for o, V's among it. lse comes from the exponentials as they were, but o is divided by the
+// sum of P as it was rounded: where one key has most of the weight, or many have the same, their rounding cancels.
+FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *t, i32 row, const float *o, float v) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     float sum = r->sum[i], lse;
@@ -24,6 +25,14 @@ FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *
     int empty = r->shift[i] == -INFINITY && sum == 0.f; // a NaN sum is not empty
     i32 this_row = row + 8 * i;
     r->sum[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse) * v;
+    if (ONES) {
+      float exact = sum, rounded = o[HEAD_DIM_V / 2 + 2 * i];
+      if (BLOCK_SCALES) {
+        exact = r->p_sum[i] + shfl_xor_f32(r->p_sum[i], 1);
+        exact += shfl_xor_f32(exact, 2);
+      }
+      if (rounded > 0.f) r->sum[i] *= exact * rcp_approx(rounded);
+    }
     if (PACKED && this_row >= t->seqlen_q) lse = -INFINITY;
     if (p->lse && tid() % 4 == 0 && this_row < t->rows)
       gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + t->head * p->lse_head_stride + t->row_q + this_row, lse * LN2);

@@ -151,9 +151,19 @@ FN void transpose_block(const fp8_transposer *x, u32 from, u32 to, u32 warp, i32
   for (u32 i = warp; i < TILE_K / 32 * (HEAD_DIM_V / 16); i += TRANSPOSERS) transpose_32x16(x, from, to, i, keys);
 }
 
+// The rows of ones behind each buffer's V
+FN void fill_ones(u32 smem, u32 warp) {
+  const u32 ones[4] = {0x38383838, 0x38383838, 0x38383838, 0x38383838};
+  NO_UNROLL
+  for (u32 box = warp; ONES && box < STAGES * (VT_BYTES / VT_BOX_BYTES); box += TRANSPOSERS) {
+    for (u32 i = tid() % 32; i < 8 * 8; i += 32) smem_store_16(v_tile(smem, 0) + box * VT_BOX_BYTES + HEAD_DIM_V * 128 + i * 16, ones);
+  }
+}
+
 FN void produce_v(const glint_forward_params *p, u32 smem, u32 warp) {
   fp8_transposer x = transposer();
   u32 n = 0;
+  fill_ones(smem, warp);
   int loads = warp == 0 && tid() % 32 == 0;
   NO_UNROLL
   for (u32 tiles = 0;; tiles++) {

@@ -24,7 +24,10 @@ FN void issue_pv(float *o, const u32 *p, u32 v, int accumulate) {
   wgmma_fence();
   UNROLL
   for (u32 i = 0; i < TILE_K / 32; i++)
-    wgmma_m64nNk32_e4m3_rs(HEAD_DIM_V, o, p + 4 * i, advance(b, k_major_step(i, HEAD_DIM_V)), i ? 1 : accumulate);
+    wgmma_m64nNk32_e4m3_rs(PV_COLUMNS, o, p + 4 * i, advance(b, k_major_step(i, VT_ROWS)), i ? 1 : accumulate);
+  UNROLL
+  for (u32 i = 0; ONES_APART && i < TILE_K / 32; i++)
+    wgmma_m64nNk32_e4m3_rs(8, o + PV_COLUMNS / 2, p + 4 * i, advance(b, k_major_step(i, VT_ROWS) + PV_COLUMNS * 128), i ? 1 : accumulate);
   wgmma_commit();
 }
 

@@ -21,13 +21,14 @@
 typedef struct fp8_rows {
   float shift[2]; // in log2 units; -inf before the first visible score
   float sum[2];   // of the thread's exponentials
+  float p_sum[2]; // of its P before rounding: the same unless V has factors
 } fp8_rows;
 
 FN void rows_reset(fp8_rows *r) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     r->shift[i] = -INFINITY;
-    r->sum[i] = 0.f;
+    r->sum[i] = r->p_sum[i] = 0.f;
   }
 }
 
@@ -50,7 +51,8 @@ FN fp8_factors group_factors(u32 table, int group, float scale, int scaled) {
 
 // P of the columns of groups [from, to), packed into pr[4 from / 2 ...]; the sums are added to sum[]. Returns a word with the highest bit of
 // some byte set where some P is 248 or more, or NaN.
-FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, u32 table, float scale, int scaled, int from, int to) {
+FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, float *p_sum, u32 table, float scale, int scaled, int from,
+                    int to) {
   u32 high = 0;
   UNROLL
   for (int g = from; g < to; g++) {
@@ -58,12 +60,11 @@ FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, u32
     float e[8], less[2] = {f.log2_v - shift[0], f.log2_v - shift[1]};
     UNROLL
     for (int i = 0; i < 8; i++) e[i] = exp2_approx(fma_f32(s[8 * g + i], f.scale, less[i / 2 % 2]));
-    if (BLOCK_SCALES) {
-      sum[0] = fma_f32((e[0] + e[1]) + (e[4] + e[5]), f.rcp_v, sum[0]);
-      sum[1] = fma_f32((e[2] + e[3]) + (e[6] + e[7]), f.rcp_v, sum[1]);
-    } else {
-      sum[0] += (e[0] + e[1]) + (e[4] + e[5]);
-      sum[1] += (e[2] + e[3]) + (e[6] + e[7]);
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+      float of_group = (e[2 * i] + e[2 * i + 1]) + (e[2 * i + 4] + e[2 * i + 5]);
+      sum[i] = BLOCK_SCALES ? fma_f32(of_group, f.rcp_v, sum[i]) : sum[i] + of_group;
+      if (BLOCK_SCALES) p_sum[i] += of_group;
     }
     pr[2 * g] = pack_e4m3(e[0], e[1], e[4], e[5]);
     pr[2 * g + 1] = pack_e4m3(e[2], e[3], e[6], e[7]);
@@ -74,7 +75,8 @@ FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, u32
 
 // Moves the shifts of rows with a P beyond 2^MOVE_LOG2 to the row's maximum, gives the factors that O and the sums owe for it, and computes
 // the exponentials anew. Rows that see nothing yet keep their shift of -inf; their scores -inf give exponentials 0, never NaN.
-FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, float *factor, u32 table, float scale, int scaled) {
+FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, float *p_sum, float *factor, u32 table, float scale,
+                           int scaled) {
   float shift[2];
   UNROLL
   for (int i = 0; i < 2; i++) {
@@ -94,15 +96,16 @@ FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, flo
       r->shift[i] = m - TOP_LOG2;
     }
     shift[i] = r->shift[i] == -INFINITY ? 0.f : r->shift[i];
-    sum[i] = 0.f;
     r->sum[i] *= factor[i];
+    r->p_sum[i] *= factor[i];
+    sum[i] = p_sum[i] = 0.f;
   }
-  exponentials(s, pr, shift, sum, table, scale, scaled, 0, GROUPS);
+  exponentials(s, pr, shift, sum, p_sum, table, scale, scaled, 0, GROUPS);
 }
 
 FN void scale_rows(float *o, const float *factor) {
   UNROLL
-  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] *= factor[i / 2 % 2];
+  for (int i = 0; i < O_REGISTERS; i++) o[i] *= factor[i / 2 % 2];
 }
 
 #endif

@@ -59,6 +59,35 @@
 #define BLOCK_SCALES ((FEATURES & FEATURE_BLOCK_SCALES) != 0)
 #define FLOAT_O      ((FEATURES & FEATURE_O_FLOAT) != 0)
 
+// V transposed has rows of ones behind it, so that P V sums P as it was rounded: o is divided by that (fp8_epilogue.h). A plain number, since it
+// becomes part of an instruction's name. Where a product takes no more columns, the ones are multiplied by themselves.
+#ifndef ONES
+#define ONES 1
+#endif
+#if !ONES
+#define VT_ROWS    HEAD_DIM_V
+#define PV_COLUMNS HEAD_DIM_V
+#elif HEAD_DIM_V == 64
+#define VT_ROWS    72
+#define PV_COLUMNS 72
+#elif HEAD_DIM_V == 96
+#define VT_ROWS    104
+#define PV_COLUMNS 104
+#elif HEAD_DIM_V == 128
+#define VT_ROWS    136
+#define PV_COLUMNS 136
+#elif HEAD_DIM_V == 192
+#define VT_ROWS    200
+#define PV_COLUMNS 200
+#elif HEAD_DIM_V == 256
+#define VT_ROWS    264
+#define PV_COLUMNS 256
+#else
+#error "HEAD_DIM_V: 64, 96, 128, 192 or 256"
+#endif
+#define ONES_APART  (VT_ROWS > PV_COLUMNS)
+#define O_REGISTERS (VT_ROWS / 2) // of a thread, those of the sum of P last
+
 // Q, K and V lie in shared memory as [columns / 128][rows][128] bytes, V transposed as [keys / 128][columns][128], O as [columns / 64][rows][64]
 // 16-bit values; all with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8)
 #define ROW_BYTES         128
@@ -69,7 +98,7 @@
 #define Q_BYTES           (CONSUMERS * WARPGROUP_Q_BYTES)
 #define K_BYTES           (TILE_K * ROW_BYTES * BOXES_QK)
 #define V_BYTES           (TILE_K * ROW_BYTES * BOXES_V)
-#define VT_BOX_BYTES      (HEAD_DIM_V * 128)
+#define VT_BOX_BYTES      (VT_ROWS * 128)
 #define VT_BYTES          ((TILE_K + 127) / 128 * VT_BOX_BYTES)
 #define WARP_O_BYTES      (16 * ROW_BYTES * O_BOXES)
 #define GROUP_KEYS        16 // keys that share their factors
