@@ -81,7 +81,7 @@ static glint_tensor columns_of(const void *data, glint_dtype dtype, const attent
 
 static glint_problem problem_of(const attention *a, const attention_shape *s, const void *qkv, const void *o, void *lse) {
   int64_t width = s->heads * s->head_dim;
-  glint_problem p = {.struct_size = sizeof p, .causal = 1};
+  glint_problem p = {.struct_size = sizeof p, .causal = 1, .dropout_p = s->dropout, .dropout_offset = s->dropout_offset};
   p.q = columns_of(qkv, a->precision, s, 3 * width, 0);
   p.k = columns_of(qkv, a->precision, s, 3 * width, width);
   p.v = columns_of(qkv, a->precision, s, 3 * width, 2 * width);

@@ -8,6 +8,8 @@ typedef struct attention attention;
 /* What glint needs to know of a batch of sequences. */
 typedef struct attention_shape {
   int64_t batch, seqlen, heads, head_dim;
+  float dropout;           /* share of probabilities that are dropped; 0: none */
+  uint64_t dropout_offset; /* another one for each call; the backward pass needs that of its forward pass, and no mask is stored */
 } attention_shape;
 
 /* precision: that of q, k, v and o inside the engine; GPU kernels take bfloat16 and float16. On failure *a is NULL, and the text is in

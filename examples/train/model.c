@@ -99,6 +99,11 @@ void model_close(model *m) {
 static void zero(float *x, int64_t count) { memset(x, 0, (size_t)count * sizeof *x); }
 static void copy(float *to, const float *from, int64_t count) { memcpy(to, from, (size_t)count * sizeof *to); }
 
+static attention_shape shape_of(const model *m, int64_t layer, int64_t batch, int64_t seqlen) {
+  const model_shape *s = &m->shape;
+  return (attention_shape){batch, seqlen, s->heads, s->head_dim, m->dropout, m->step * (uint64_t)s->layers + (uint64_t)layer};
+}
+
 /* From v->x to y, the x of the next layer. */
 static int layer_forward(const model *m, const layer_values *v, const layer_parameters *w, float *y, const attention_shape *shape) {
   int64_t n = shape->batch * shape->seqlen, width = width_of(&m->shape), hidden = m->shape.hidden;
@@ -121,10 +126,11 @@ static int layer_forward(const model *m, const layer_values *v, const layer_para
 double model_forward(model *m, const uint8_t *input, const uint8_t *target, int64_t batch, int64_t seqlen) {
   const model_shape *s = &m->shape;
   int64_t n = batch * seqlen, width = width_of(s);
-  attention_shape shape = {batch, seqlen, s->heads, s->head_dim};
   embed_forward(m->layer[0].x, input, m->weights.characters, n, width);
-  for (int64_t l = 0; l < s->layers; l++)
+  for (int64_t l = 0; l < s->layers; l++) {
+    attention_shape shape = shape_of(m, l, batch, seqlen);
     if (!layer_forward(m, &m->layer[l], &m->weights.layer[l], l + 1 < s->layers ? m->layer[l + 1].x : m->x, &shape)) return -1;
+  }
   norm_forward(m->norm, m->scale, m->x, m->weights.norm, n, width);
   zero(m->logits, n * s->characters);
   linear_forward(m->logits, m->norm, m->weights.head, n, width, s->characters);
@@ -155,12 +161,13 @@ int model_backward(model *m, const uint8_t *input, int64_t batch, int64_t seqlen
   const model_shape *s = &m->shape;
   const parameters *w = &m->weights, *d = &m->gradients;
   int64_t n = batch * seqlen, width = width_of(s);
-  attention_shape shape = {batch, seqlen, s->heads, s->head_dim};
   zero(d->block, d->count), zero(m->dnorm, n * width), zero(m->dx, n * width);
   linear_backward(m->dnorm, d->head, m->dlogits, m->norm, w->head, n, width, s->characters);
   norm_backward(m->dx, d->norm, m->dnorm, m->x, m->scale, w->norm, n, width);
-  for (int64_t l = s->layers - 1; l >= 0; l--)
+  for (int64_t l = s->layers - 1; l >= 0; l--) {
+    attention_shape shape = shape_of(m, l, batch, seqlen);
     if (!layer_backward(m, &m->layer[l], &w->layer[l], &d->layer[l], &shape)) return 0;
+  }
   embed_backward(d->characters, m->dx, input, n, width);
   return 1;
 }

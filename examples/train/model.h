@@ -47,6 +47,8 @@ typedef struct model {
   float *values;                    /* block of all values and of the scratch for gradients */
   float *dx, *dmiddle, *dnorm, *dqkv, *dattended, *dz, *dhidden, *dlogits;
   attention *attention; /* not owned */
+  float dropout;        /* of attention, in the calls to come; 0 unless training */
+  uint64_t step;        /* which random numbers dropout takes */
 } model;
 
 /* 1, or 0 when memory is short. Weights are drawn from seed. */

@@ -16,7 +16,7 @@ typedef struct arguments {
   glint_dtype precision;
   int64_t steps, compare, sample;
   uint64_t seed;
-  double rate;
+  double rate, dropout;
   model_shape shape;
 } arguments;
 
@@ -29,6 +29,7 @@ enum {
   KEY_SAMPLE,
   KEY_SEED,
   KEY_RATE,
+  KEY_DROPOUT,
   KEY_BATCH,
   KEY_SEQLEN,
   KEY_LAYERS,
@@ -42,8 +43,9 @@ static const struct argp_option option_list[] = {
     {"bf16", KEY_BF16, NULL, 0, "round q, k, v and their gradients to bfloat16 (always with cuda and sim)", 0},
     {"threads", 't', "N", 0, "threads of glint's CPU engine (default: OpenMP's)", 0},
     {"compare", KEY_COMPARE, "N", 0, "repeat the first N steps with the oracle; exit with 1 when a loss differs by more than 0.001", 0},
-    {"steps", KEY_STEPS, "N", 0, "how long (default 300)", 0},
+    {"steps", KEY_STEPS, "N", 0, "how long (default 600)", 0},
     {"rate", KEY_RATE, "X", 0, "learning rate (default 0.003)", 0},
+    {"dropout", KEY_DROPOUT, "P", 0, "share of attention's probabilities to drop while training (default 0.3)", 0},
     {"seed", KEY_SEED, "S", 0, "of weights and batches (default 1)", 0},
     {"batch", KEY_BATCH, "N", 0, "pieces of text a step (default 8)", 0},
     {"seqlen", KEY_SEQLEN, "N", 0, "characters a piece, and how far the model looks back (default 128)", 0},
@@ -80,6 +82,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_COMPARE: a->compare = number(state, text, 0, 1 << 20); return 0;
   case KEY_STEPS: a->steps = number(state, text, 1, 1 << 20); return 0;
   case KEY_RATE: a->rate = atof(text); return 0;
+  case KEY_DROPOUT: a->dropout = atof(text); return 0;
   case KEY_SEED: a->seed = (uint64_t)number(state, text, 0, INT64_MAX); return 0;
   case KEY_BATCH: a->shape.batch = number(state, text, 1, 4096); return 0;
   case KEY_SEQLEN: a->shape.seqlen = number(state, text, 2, 65536); return 0;
@@ -132,9 +135,11 @@ static double rate_at(const arguments *a, int64_t step) {
 
 /* The loss before the step; negative when it failed. */
 static double train_step(trainer *t, const arguments *a, const uint8_t *input, const uint8_t *target, int64_t step) {
+  t->model.dropout = (float)a->dropout, t->model.step = (uint64_t)step;
   double loss = model_forward(&t->model, input, target, a->shape.batch, a->shape.seqlen);
   if (loss < 0 || !model_backward(&t->model, input, a->shape.batch, a->shape.seqlen)) return fail(attention_error(t->attention)), -1;
   adam_step(&t->adam, &t->model.weights, &t->model.gradients, rate_at(a, step));
+  t->model.dropout = 0;
   return loss;
 }
 
@@ -273,10 +278,11 @@ static int run(const arguments *a, const corpus *source) {
 int main(int argc, char **argv) {
   arguments a = {.options = {.struct_size = sizeof a.options, .engine = GLINT_ENGINE_CPU},
                  .precision = GLINT_FLOAT32,
-                 .steps = 300,
+                 .steps = 600,
                  .sample = 400,
                  .seed = 1,
                  .rate = 3e-3,
+                 .dropout = 0.3,
                  .shape = {.batch = 8, .seqlen = 128, .layers = 3, .heads = 3, .head_dim = 32}};
   corpus source;
   argp_err_exit_status = 2;

@@ -196,6 +196,7 @@ static void model_gradient(void **unused) {
   attention *a = open_attention(GLINT_ENGINE_CPU);
   model m;
   assert_true(model_open(&m, &shape, a, random_bits(&state)));
+  m.dropout = 0.3f, m.step = random_bits(&state); /* the same mask in every call */
   trial t = {&m, input, target, 2, 6};
   assert_true(model_loss(&t) > 0);
   assert_true(model_backward(&m, input, 2, 6));
