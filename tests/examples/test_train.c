@@ -226,6 +226,26 @@ static void model_gradient(void **unused) {
   attention_close(a);
 }
 
+/* What comes later must not change what is guessed earlier. */
+static void no_look_ahead(void **unused) {
+  (void)unused;
+  const model_shape shape = {.characters = 7, .batch = 1, .seqlen = 6, .layers = 2, .heads = 2, .head_dim = 8, .hidden = 24};
+  uint8_t input[] = {0, 1, 2, 3, 2, 1};
+  float before[6 * 7];
+  attention *a = open_attention(GLINT_ENGINE_CPU);
+  model m;
+  assert_true(model_open(&m, &shape, a, random_bits(&state)));
+  assert_true(model_forward(&m, input, NULL, 1, 6) == 0);
+  memcpy(before, m.logits, sizeof before);
+  input[4] = 6;
+  assert_true(model_forward(&m, input, NULL, 1, 6) == 0);
+  assert_memory_equal(before, m.logits, 4 * 7 * sizeof *before);
+  assert_memory_not_equal(before + 4 * 7, m.logits + 4 * 7, 7 * sizeof *before);
+  assert_memory_not_equal(before + 5 * 7, m.logits + 5 * 7, 7 * sizeof *before);
+  model_close(&m);
+  attention_close(a);
+}
+
 /* ---- training ---- */
 
 enum { STEPS = 24 };
@@ -246,6 +266,28 @@ static void run(glint_engine engine, const corpus *source, const model_shape *sh
   adam_close(&optimizer);
   model_close(&m);
   attention_close(a);
+}
+
+/* Each target is the character behind its input; held-out pieces come from the end of the text. */
+static void batches(void **text_path) {
+  enum { BATCH = 5, SEQLEN = 40 };
+  uint8_t input[BATCH * SEQLEN], target[BATCH * SEQLEN];
+  corpus c;
+  assert_true(corpus_open(&c, *text_path, 1000));
+  for (int round = 0; round < 20; round++) {
+    if (round)
+      corpus_batch(&c, &state, BATCH, SEQLEN, input, target);
+    else
+      corpus_held_out(&c, BATCH, SEQLEN, input, target);
+    for (int b = 0; b < BATCH; b++) {
+      const uint8_t *from = input + b * SEQLEN, *to = target + b * SEQLEN;
+      int64_t first = round ? 0 : c.trained, end = round ? c.trained : c.count, at = first;
+      while (at + SEQLEN < end && memcmp(c.token + at, from, SEQLEN)) at++;
+      assert_true(at + SEQLEN < end);
+      assert_memory_equal(c.token + at + 1, to, SEQLEN);
+    }
+  }
+  corpus_close(&c);
 }
 
 static void training(void **text_path) {
@@ -270,10 +312,16 @@ int main(int argc, char **argv) {
   printf("GLINT_SEED=%llu\n", (unsigned long long)state);
   if (argc != 2) return 2;
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(product),         cmocka_unit_test(norm_gradient),
-      cmocka_unit_test(linear_gradient), cmocka_unit_test(gate_gradient),
-      cmocka_unit_test(rotate_gradient), cmocka_unit_test(entropy_gradient),
-      cmocka_unit_test(model_gradient),  cmocka_unit_test_prestate(training, argv[1]),
+      cmocka_unit_test(product),
+      cmocka_unit_test(norm_gradient),
+      cmocka_unit_test(linear_gradient),
+      cmocka_unit_test(gate_gradient),
+      cmocka_unit_test(rotate_gradient),
+      cmocka_unit_test(entropy_gradient),
+      cmocka_unit_test(model_gradient),
+      cmocka_unit_test(no_look_ahead),
+      cmocka_unit_test_prestate(batches, argv[1]),
+      cmocka_unit_test_prestate(training, argv[1]),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
