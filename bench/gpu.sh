@@ -6,13 +6,13 @@
 #                                need, and this script, so that the folder can travel alone
 #   bench/gpu.sh run [PART...]   there (or build-gpu/gpu.sh run); without build-gpu/ it builds first
 #
-# PARTs, when none is named all of them. The first five need no quiet machine and run side by side:
+# PARTs, when none is named all of them. The first four need no quiet machine and run side by side:
 #   info      what the driver and the library see; real tensors through the command
 #   check     random problems against the oracle: CASES (default 2000) over everything, HOPPER_CASES (default 5000) for the Hopper kernels
 #   test      the GPU tests: streams, graphs, devices, threads, sizes; the faults that users met elsewhere; every kernel of the table by itself
 #   isa       each instruction wrapper on the GPU and on the simulator with the same bits
-#   sanitize  compute-sanitizer's four tools on every kernel of the table
 # then, one by one:
+#   sanitize  compute-sanitizer's four tools on every kernel of the table, side by side
 #   ampere    the Ampere kernels and PyTorch's FlashAttention-2 taking turns on the papers' grid to 64K, and their ratios; odd lengths
 #   best      the plan's choice beside cuDNN and FlashAttention-2; odd lengths
 #   backward  the backward pass beside cuDNN
@@ -30,8 +30,8 @@ else
 fi
 out=${OUT:-$pack/results}
 tests=(rows lengths sizes serving backward random)
-beside=(info check test isa sanitize)
-alone=(ampere best backward ladder ncu)
+beside=(info check test isa)
+alone=(sanitize ampere best backward ladder ncu)
 
 build_pack() {
   set -e
@@ -124,7 +124,7 @@ run_part() {
     part best-odd 40 gpu_bench --seqlen 1000,1023,1024,4096,4097 --reps 9
     ;;
   backward) part backward 100 python3 "$here/torch_peers.py" --backward --peers cudnn --no-ceilings --seconds 90 -- gpu_bench --backward ;;
-  ladder) part ladder 60 glint bench --ladder --csv --causal 0,1 --head-dim 64,128 --seqlen 512 --seconds 0.1 ;;
+  ladder) part ladder 60 glint bench --ladder --csv --heads 16 --head-dim 128 --seqlen 512,1024 --seconds 0.1 ;;
   ncu) OUT=$out/ncu part ncu 100 "$here/ncu_ampere.sh" "$(command -v gpu_bench)" ;;
   *) echo "unknown part $1: ${beside[*]} ${alone[*]}" && exit 2 ;;
   esac

@@ -47,11 +47,9 @@ static box_row row_of(const async_op *o, u32 row) {
 }
 
 // ---- the data -------------------------------------------------------------------------------------------------------------------------------
+// The NaN that the GPU fills in is 0x7ff7.
 static void fill_element(const tensor_map_fields *m, unsigned char *to) {
-  memset(to, 0, m->element_bytes);
-  if (!m->nan_fill) return;
-  memset(to, 0xff, m->element_bytes);
-  to[m->element_bytes - 1] = 0x7f;
+  for (u32 i = 0; i < m->element_bytes; i++) to[i] = !m->nan_fill ? 0 : i % 2 ? 0x7f : 0xf7;
 }
 
 static void add_element(const tensor_map_fields *m, unsigned char *to, const unsigned char *from) {
@@ -191,6 +189,25 @@ static int box_ok(sim_thread *t, sim_place *at, const async_op *o) {
   return smem_range_ok(t, at, o->smem, o->bytes, pattern);
 }
 
+// The GPU (an H200) raises an illegal instruction otherwise.
+static int coordinates_ok(sim_thread *t, sim_place *at, const async_op *o) {
+  const i64 bytes = (i64)o->coordinates[0] * o->map.element_bytes;
+  if (bytes % 16) {
+    hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u, "innermost coordinate %d is %lld bytes, no multiple of 16", o->coordinates[0],
+           (long long)bytes);
+    return 0;
+  }
+  for (int i = 0; i < o->map.rank && o->kind != TMA_LOAD; i++)
+    if (o->coordinates[i] < 0) {
+      hazard(t, SIM_BAD_OPERAND, at, NULL, ~0u,
+             "coordinate %d of a store is %d: a box that is stored may end outside of the tensor, not start "
+             "before it",
+             i, o->coordinates[i]);
+      return 0;
+    }
+  return 1;
+}
+
 // A load's bytes are known to who has waited for the phase of its mbarrier that is now running.
 static access load_access(sim_thread *t, sim_place *at, mbarrier *m) {
   if (!m->init_fenced)
@@ -225,7 +242,7 @@ void sim_tma_load(sim_place *at, int rank, u32 dst, const tensor_map *map, u32 b
   memcpy(o.coordinates, coordinates, (size_t)rank * sizeof *coordinates);
   o.bytes = box_rows(&o.map) * row_bytes(&o.map);
   mbarrier *m = mbarrier_find(t, at, bar);
-  if (!m || !box_ok(t, at, &o)) return;
+  if (!m || !box_ok(t, at, &o) || !coordinates_ok(t, at, &o)) return;
   line_of(t->block->device, at)->warp_instructions++;
   access a = load_access(t, at, m);
   box_access(&a, &o);
@@ -239,7 +256,7 @@ void sim_tma_store(sim_place *at, int rank, const tensor_map *map, u32 src, cons
   if (!require_arch(t, at, 90) || !map_ok(t, at, rank, map, &o)) return;
   memcpy(o.coordinates, coordinates, (size_t)rank * sizeof *coordinates);
   o.bytes = box_rows(&o.map) * row_bytes(&o.map);
-  if (!box_ok(t, at, &o)) return;
+  if (!box_ok(t, at, &o) || !coordinates_ok(t, at, &o)) return;
   line_of(t->block->device, at)->warp_instructions++;
   access a = store_access(t, at, &o);
   box_access(&a, &o);

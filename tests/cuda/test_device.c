@@ -217,7 +217,7 @@ static void test_threads_share_a_context(void **state) {
 static void test_many_sequences(void **state) {
   (void)state;
   device_problem d;
-  device_problem_make(&d, f.memory[0], (device_shape){is_simulated() ? 65 : 80000, 16, 16, 1, 1, 64, 0}, seed + 40);
+  device_problem_make(&d, f.memory[0], (device_shape){is_simulated() ? 65 : 80000, 4, 4, 1, 1, 64, 0}, seed + 40);
   device_problem_expect(&d, NULL);
   forward(&d.api);
   device_problem_check(&d);

@@ -141,8 +141,8 @@ static long conflicts(const run *r, int ordinal) {
   return (long)report->bank_conflicts;
 }
 
-static int test_variant(const glint_variant *v, const glint_sim_interface *simulator, int problems) {
-  run r = {.variant = v, .simulator = simulator, .memory = simulator ? NULL : device_memory(), .seed = testkit_fresh_seed()};
+static int test_variant(const glint_variant *v, const glint_sim_interface *simulator, uint64_t seed, int problems) {
+  run r = {.variant = v, .simulator = simulator, .memory = simulator ? NULL : device_memory(), .seed = seed};
   const int ordinal = v->arch == 90 ? 0 : 1; /* of the stand-in's devices */
   const glint_options options = {
       .struct_size = sizeof options, .engine = simulator ? GLINT_ENGINE_SIM : GLINT_ENGINE_CUDA, .arch = v->arch, .kernel = v->name};
@@ -162,6 +162,11 @@ static int test_variant(const glint_variant *v, const glint_sim_interface *simul
   return r.failed > 0 || r.passed < problems / 2 || ways > 0;
 }
 
+/* What runs before others, or beside them, is tested with them (backward_prepare.c) or by itself (quantize.c). */
+static int computes_attention(const glint_variant *v) {
+  return strncmp(v->source, "forward", strlen("forward")) == 0 || strncmp(v->source, "backward_fa", strlen("backward_fa")) == 0;
+}
+
 /* NULL: not usable. */
 static const glint_sim_interface *open_simulator(void) {
   char path[4096];
@@ -177,11 +182,13 @@ int main(int argc, char **argv) {
   const glint_sim_interface *simulator = NULL;
   int found = 0, failed = 0;
   if (argc < 2) return 2;
+  const uint64_t seed = testkit_fresh_seed();
+  printf("GLINT_SEED=%llu\n", (unsigned long long)seed);
   if ((!engine || strcmp(engine, "cuda") != 0) && !(simulator = open_simulator())) return 1;
   for (const glint_variant *v = glint_variants; v->name; v++)
-    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0 && strcmp(v->source, "backward_prepare.c") != 0) { /* that runs before others */
+    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0 && computes_attention(v)) {
       found++;
-      failed += test_variant(v, simulator, argc > 2 ? atoi(argv[2]) : 16);
+      failed += test_variant(v, simulator, seed, argc > 2 ? atoi(argv[2]) : 16);
     }
   device_memory_close();
   if (!found) printf("no kernel is called %s\n", argv[1]);

@@ -105,6 +105,18 @@ KERNEL(fault_tma_rank, 128, test_params) {
   if (!p.fault) mbarrier_wait(bar(0), 0);
 }
 
+// 4 elements of 2 bytes: no multiple of 16 bytes
+KERNEL(fault_tma_coordinate, 128, test_params) {
+  bars_init(1, 1);
+  if (tid() == 0) {
+    if (!p.fault)
+      load_tile(&p, 0, 0);
+    else
+      tma_load_2d(tile(0), &p.map, bar(0), 4, 0);
+  }
+  if (!p.fault) mbarrier_wait(bar(0), 0);
+}
+
 KERNEL(fault_tma_smem_bounds, 128, test_params) {
   bars_init(1, 1);
   if (tid() == 0) {
@@ -183,6 +195,17 @@ KERNEL(fault_store_fence, 128, test_params) {
   cta_sync();
   if (tid() == 0) {
     tma_store_2d(&p.map_out, tile(0), 0, 0);
+    tma_store_commit();
+    tma_store_wait(0);
+  }
+}
+
+KERNEL(fault_store_before_tensor, 128, test_params) {
+  fill_tile(0, tid());
+  fence_proxy_async();
+  cta_sync();
+  if (tid() == 0) {
+    tma_store_2d(&p.map_out, tile(0), 0, p.fault ? -1 : 1);
     tma_store_commit();
     tma_store_wait(0);
   }

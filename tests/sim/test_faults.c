@@ -46,6 +46,8 @@ static const fault_case cases[] = {
     {"fault_tma_left_behind", SIM_TMA_NOT_WAITED, 90, 128, SM90_SMEM, 0, 0},
     {"fault_tma_misaligned", SIM_MISALIGNED, 90, 128, SM90_SMEM, 0, 0},
     {"fault_tma_rank", SIM_BAD_TENSOR_MAP, 90, 128, SM90_SMEM, 0, 0},
+    {"fault_tma_coordinate", SIM_BAD_OPERAND, 90, 128, SM90_SMEM, 0, 0},
+    {"fault_store_before_tensor", SIM_BAD_OPERAND, 90, 128, SM90_SMEM, 0, 0},
     {"fault_tma_smem_bounds", SIM_SMEM_OUT_OF_BOUNDS, 90, 128, SM90_SMEM, 0, 0},
     {"fault_tma_over_mbarrier", SIM_MBARRIER_MISUSE, 90, 128, SM90_SMEM, 0, 0},
     {"fault_mbarrier_not_initialised", SIM_MBARRIER_MISUSE, 90, 128, SM90_SMEM, 0, 0},
