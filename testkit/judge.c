@@ -200,7 +200,7 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   if (is(name, "dq")) rule.absolute = ds * scale * fmax(largest(&p->k) * factor_of(&p->descale_k), largest(&p->k_new));
   if (is(name, "dk")) rule.absolute = ds * scale * largest(&p->q) * factor_of(&p->descale_q) * sqrt(z.rows);
   double pairs = (double)w->batch * (double)w->heads_q * (double)w->seqlen_q * (double)w->seqlen_k;
-  if (is(name, "dbias")) rule.absolute = ds * sqrt(pairs / fmax(1, (double)testkit_count(&t->gradients->dbias)));
+  if (is(name, "dbias")) rule.absolute = ds * sqrt(fmax(1, pairs / fmax(1, (double)testkit_count(&t->gradients->dbias))));
   if (is(name, "dsinks")) rule.absolute = ds * sqrt((double)w->batch * (double)w->seqlen_q);
   return rule;
 }

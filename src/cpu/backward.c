@@ -29,8 +29,10 @@ static void clear(const glint_work *w, const glint_cpu_backward_plan *plan, cons
 static void write_key(const glint_work *w, const glint_cpu_backward_plan *plan, const glint_sequence *s, int64_t b, int64_t head, int64_t j,
                       const float *dk, const float *dv) {
   const glint_cpu_kernels *kernels = plan->shape.kernels;
-  if (w->dk.data) glint_cpu_write_gradient(w, kernels, &w->dk, glint_key_offset(w, &w->dk, b, s, j, head), dk, w->head_dim, w->scale);
-  if (w->dv.data) glint_cpu_write_gradient(w, kernels, &w->dv, glint_key_offset(w, &w->dv, b, s, j, head), dv, w->head_dim_v, 1.0f);
+  if (w->dk.data)
+    glint_cpu_write_gradient(w, kernels, &w->dk, glint_key_offset(w, &w->dk, b, s, j, head), dk, w->head_dim, w->scale, s->len_k - 1 - j);
+  if (w->dv.data)
+    glint_cpu_write_gradient(w, kernels, &w->dv, glint_key_offset(w, &w->dv, b, s, j, head), dv, w->head_dim_v, 1.0f, s->len_k - 1 - j);
 }
 
 /* Rows of k that the sequence has, used or not. */
@@ -46,7 +48,7 @@ static void clear_unused(const glint_work *w, const glint_cpu_backward_plan *pla
   for (int64_t i = s->used_q; w->dq.data && i < s->len_q; i++)
     for (int64_t h = head * plan->shape.group; h < (head + 1) * plan->shape.group; h++) {
       int64_t at = s->batch_q * w->dq.stride[0] + (s->row_q + i) * w->dq.stride[1] + h * w->dq.stride[2];
-      glint_cpu_write_gradient(w, plan->shape.kernels, &w->dq, at, zeros, w->head_dim, 1.0f);
+      glint_cpu_write_gradient(w, plan->shape.kernels, &w->dq, at, zeros, w->head_dim, 1.0f, 0);
     }
 }
 

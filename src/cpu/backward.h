@@ -17,9 +17,10 @@ typedef struct glint_cpu_backward_run {
 /* Computes an item: dQ is written, the rest is gathered. */
 void glint_cpu_backward_item(const glint_cpu_backward_run *b);
 
-/* dst[0..n) (+)= scale * src, rounded to dst's type; adds when the problem accumulates. */
+/* dst[0..n) (+)= scale * src, rounded to dst's type; adds when the problem accumulates. rows_behind: rows that will be written after this
+ * one, in order; the cache is asked for one of them. */
 void glint_cpu_write_gradient(const glint_work *w, const glint_cpu_kernels *kernels, const glint_view *view, int64_t at, const float *src,
-                              int64_t n, float scale);
+                              int64_t n, float scale, int64_t rows_behind);
 
 void glint_cpu_backward_pass(const glint_work *w, const glint_cpu_backward_plan *plan, void *workspace);
 #endif

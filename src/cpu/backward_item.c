@@ -216,9 +216,12 @@ static void visit_tile(const glint_cpu_backward_run *b, int64_t base, const row_
 }
 
 void glint_cpu_write_gradient(const glint_work *w, const glint_cpu_kernels *kernels, const glint_view *view, int64_t at, const float *src,
-                              int64_t n, float scale) {
+                              int64_t n, float scale, int64_t rows_behind) {
   float x[512];
-  char *dst = (char *)view->data + (size_t)at * glint_dtype_size(view->dtype);
+  int64_t element = (int64_t)glint_dtype_size(view->dtype);
+  char *dst = (char *)view->data + at * element;
+  for (int64_t c = 0; rows_behind >= GLINT_CPU_ROWS_AHEAD && c < n * element; c += 64)
+    __builtin_prefetch(dst + GLINT_CPU_ROWS_AHEAD * view->stride[1] * element + c, 1);
   for (int64_t c = 0; c < n; c++) x[c] = src[c] * scale;
   for (int64_t c = 0; w->accumulate && c < n; c++) x[c] += (float)glint_load(dst, view->dtype, c);
   if (view->dtype <= GLINT_FLOAT16)
@@ -235,7 +238,8 @@ static void write_rows(const glint_cpu_backward_run *b, int64_t base) {
   plan->kernels->transpose(b->arena->base.o + base * b->plan->columns_d, panel, b->arena->base.rows, ld, b->plan->columns_d, (int)panel);
   for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++) {
     int64_t i = glint_cpu_position(&b->run, base + n), at = offset_of_row(&w->dq, &b->run.share->s, glint_cpu_head(&b->run, base + n), i);
-    glint_cpu_write_gradient(w, plan->kernels, &w->dq, at, b->arena->base.rows + n * ld, w->head_dim, w->scale);
+    glint_cpu_write_gradient(w, plan->kernels, &w->dq, at, b->arena->base.rows + n * ld, w->head_dim, w->scale,
+                             b->run.share->s.used_q - 1 - i);
   }
 }
 
