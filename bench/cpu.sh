@@ -45,4 +45,5 @@ for isa in avx2 avx512 avx512_bf16 amx_bf16; do
 done
 if python3 -c 'import torch' 2>/dev/null; then
   python3 bench/torch_cpu.py --library "$(dirname "$glint")/libglint.so" --output "$prefix-torch.csv"
+  python3 bench/torch_cpu.py --library "$(dirname "$glint")/libglint.so" --backward --output "$prefix-torch-backward.csv"
 fi
