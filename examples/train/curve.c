@@ -75,7 +75,7 @@ int curve_save(const curve *c, const char *path) {
   for (int64_t i = 0; i < c->steps; i++) fprintf(to, "%.1f,%.1f ", x_of(c, i + 1), y_of(top, c->loss[i]));
   fputs("\"/>\n<polyline fill=\"none\" stroke=\"#c52\" stroke-width=\"2\" points=\"", to);
   for (int64_t i = 0; i < c->held_count; i++) fprintf(to, "%.1f,%.1f ", x_of(c, c->held_step[i]), y_of(top, c->held_out[i]));
-  fprintf(to, "\"/>\n<text x=\"%d\" y=\"20\" text-anchor=\"end\" fill=\"#36c\">on the batch</text>", LEFT + WIDE - 110);
+  fprintf(to, "\"/>\n<text x=\"%d\" y=\"20\" text-anchor=\"end\" fill=\"#36c\">on the batch</text>", LEFT + WIDE - 150);
   fprintf(to, "<text x=\"%d\" y=\"20\" text-anchor=\"end\" fill=\"#c52\">on the held-out text</text>\n</svg>\n", LEFT + WIDE);
   int failed = ferror(to);
   return !fclose(to) && !failed;
