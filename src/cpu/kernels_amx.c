@@ -150,16 +150,22 @@ static TARGET void FN(accumulate)(const float *p, const float *v, int first, int
 
 enum { AMX_CHUNK = 32 }; /* keys */
 
-/* Softmax state of a chunk. */
-typedef struct FN(chunk_state) {
-  vec base[NV], sum[NV];
-} FN(chunk_state);
+/* A row's maximum is only looked for when the row has none yet, or when its probabilities under the one it has come out large: mostly the
+ * scores are read once. `limit` is on a chunk's sum, so that no probability is larger either. */
+static const float FN(limit) = 256.0f; /* 2^GLINT_CPU_RESCALE_THRESHOLD */
 
-/* The maximum over a chunk joins m; alpha and l as in softmax. Returns 1 when something must be rescaled. */
-static TARGET int FN(raise_maximum)(const float *s, int keys, float unit, float *m, float *l, float *alpha, FN(chunk_state) * state) {
+/* Rows of vector n that need another maximum. */
+static TARGET inline __attribute__((always_inline)) __mmask16 FN(rows_above)(vec sum) {
+  return _mm512_cmp_ps_mask(sum, V(set1)(FN(limit)), _CMP_NLE_UQ);
+}
+static TARGET inline __attribute__((always_inline)) __mmask16 FN(rows_without)(const float *m) {
+  return _mm512_cmp_ps_mask(V(load)(m), V(set1)(-__builtin_inff()), _CMP_EQ_OQ);
+}
+
+/* The maximum over a chunk joins m in the rows of `which`; alpha, and l times it. */
+static TARGET void FN(raise_maximum)(const float *s, int keys, float unit, const __mmask16 *which, float *m, float *l, float *alpha) {
   const vec minus_inf = V(set1)(-__builtin_inff()), one = V(set1)(1.0f);
   vec top[NV];
-  int same = 1;
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) top[n] = minus_inf;
   for (int j = 0; j < keys; j++)
@@ -167,26 +173,24 @@ static TARGET int FN(raise_maximum)(const float *s, int keys, float unit, float 
     for (int n = 0; n < NV; n++) top[n] = V(max)(V(load)(s + (ptrdiff_t)j * NR + n * VL), top[n]);
 #pragma GCC unroll 4
   for (int n = 0; n < NV; n++) {
-    vec old = V(load)(m + n * VL);
-    vec now = V(select_greater)(top[n], V(add)(old, V(set1)(GLINT_CPU_RESCALE_THRESHOLD / unit)), top[n], old);
-    state->base[n] = V(select_equal)(now, minus_inf, V(set1)(0.0f), now);
-    state->sum[n] = V(set1)(0.0f);
-    if (V(all_equal)(now, old)) continue;
-    vec change = V(select_equal)(now, old, one, V(exp2)(V(mul)(V(sub)(old, state->base[n]), V(set1)(unit))));
-    for (int i = 0; same && i < NR; i += VL) V(store)(alpha + i, one);
-    same = 0;
+    vec old = V(load)(m + n * VL), now = _mm512_mask_max_ps(old, which[n], top[n], old);
+    vec base = V(select_equal)(now, minus_inf, V(set1)(0.0f), now);
+    vec change = V(select_equal)(now, old, one, V(exp2)(V(mul)(V(sub)(old, base), V(set1)(unit))));
     V(store)(alpha + n * VL, change);
     V(store)(m + n * VL, now);
     V(store)(l + n * VL, V(mul)(V(load)(l + n * VL), change));
   }
-  return !same;
 }
 
-/* P of a chunk; its row sums join l. */
-static TARGET void FN(exponentiate)(const float *s, int keys, float *p, float unit, float *l, FN(chunk_state) * state) {
-  vec factor = V(set1)(unit), base[NV], sum[NV];
+/* P of a chunk and its row sums. Returns 1 when a row's probabilities are too large: see which. */
+static TARGET int FN(exponentiate)(const float *s, int keys, float *p, float unit, const float *m, vec *sum, __mmask16 *which) {
+  vec factor = V(set1)(unit), base[NV];
+  int above = 0;
 #pragma GCC unroll 4
-  for (int n = 0; n < NV; n++) base[n] = V(mul)(state->base[n], factor), sum[n] = V(set1)(0.0f);
+  for (int n = 0; n < NV; n++) {
+    vec now = V(load)(m + n * VL);
+    base[n] = V(mul)(V(select_equal)(now, V(set1)(-__builtin_inff()), V(set1)(0.0f), now), factor), sum[n] = V(set1)(0.0f);
+  }
   for (int j = 0; j < keys; j += 2)
 #pragma GCC unroll 4
     for (int n = 0; n < NV; n++) {
@@ -197,24 +201,32 @@ static TARGET void FN(exponentiate)(const float *s, int keys, float *p, float un
       V(store)(p + (ptrdiff_t)j / 2 * NR + n * VL, PAIR(a, b));
     }
 #pragma GCC unroll 4
-  for (int n = 0; n < NV; n++) V(store)(l + n * VL, V(add)(V(load)(l + n * VL), sum[n]));
+  for (int n = 0; n < NV; n++) which[n] = FN(rows_above)(sum[n]), above |= which[n];
+  return above != 0;
 }
 
 static TARGET void FN(attend)(const glint_cpu_step *a) {
   float *s = a->s + (ptrdiff_t)a->block_k / 2 * NR, *p = a->s, alpha[NR];
   int done = 0; /* keys whose P is in O */
-  FN(chunk_state) state;
   for (int j = 0; j < a->keys; j += AMX_CHUNK) {
-    int keys = a->keys - j < AMX_CHUNK ? a->keys - j : AMX_CHUNK, first = a->first + j;
+    int keys = a->keys - j < AMX_CHUNK ? a->keys - j : AMX_CHUNK, first = a->first + j, raise = 0, tried = 0;
+    vec sum[NV];
+    __mmask16 which[NV];
     FN(scores)(a->q, a->k + (ptrdiff_t)first * a->units_d, a->units_d, keys, s);
     if (a->low && (first < a->all_low || first + keys > a->all_high)) FN(mask)(s, first, keys, a->low, a->high);
-    if (FN(raise_maximum)(s, keys, a->unit, a->m, a->l, alpha, &state)) {
-      /* what P holds so far belongs to the old maximum */
-      if (j > done) FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, j - done, a->columns, a->o, NULL);
-      FN(rescale)(a->columns, a->o, alpha);
-      done = j;
+    for (int n = 0; n < NV; n++) which[n] = FN(rows_without)(a->m + n * VL), raise |= which[n];
+    /* once for rows without a maximum, once for those whose sums came out too large; a NaN stays one whatever the maximum */
+    for (; tried == 0 || (raise && tried < 3); tried++) {
+      if (raise) {
+        /* what P holds so far belongs to the old maximum */
+        if (j > done) FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, j - done, a->columns, a->o, NULL);
+        done = j;
+        FN(raise_maximum)(s, keys, a->unit, which, a->m, a->l, alpha);
+        FN(rescale)(a->columns, a->o, alpha);
+      }
+      raise = FN(exponentiate)(s, keys, p + (ptrdiff_t)j / 2 * NR, a->unit, a->m, sum, which);
     }
-    FN(exponentiate)(s, keys, p + (ptrdiff_t)j / 2 * NR, a->unit, a->l, &state);
+    for (int n = 0; n < NV; n++) V(store)(a->l + n * VL, V(add)(V(load)(a->l + n * VL), sum[n]));
   }
   FN(accumulate)(p + (ptrdiff_t)done / 2 * NR, a->v, a->first + done, a->keys - done, a->columns, a->o, NULL);
 }
