@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Shows that the tests notice: breaks a copy of the sources in one place at a time, builds it, runs the suite, and reports which tests fail.
 # A mutation that survives ends the script with status 1; so does one whose text is no longer in the sources.
-# usage: tests/mutation.sh [REPORT.md]     (about a minute for each mutation)
+# usage: tests/mutation.sh [REPORT.md [PATTERN]]     only mutations whose name matches; about a minute for each
 set -euo pipefail
+export OMP_WAIT_POLICY=passive
 source=$(cd "$(dirname "$0")/.." && pwd)
 report=${1:-/dev/stdout}
+pattern=${2:-.}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 survivors=0
@@ -44,6 +46,7 @@ noticed_by() {
 # mutate WHAT FILE BEFORE AFTER: replaces the first BEFORE in FILE by AFTER
 mutate() {
   local what=$1 file=$2 failed
+  if ! echo "$what" | grep -q "$pattern"; then return; fi
   cp "$work/$file" "$work/original"
   if ! BEFORE=$3 AFTER=$4 perl -0pi -e 'BEGIN { $n = 0 } $n += s/\Q$ENV{BEFORE}\E/$ENV{AFTER}/; END { exit 1 unless $n }' "$work/$file"; then
     echo "mutation: $file has no '$3'" >&2

@@ -100,11 +100,44 @@ static difference compare(const io_array *a, const io_array *b) {
   return d;
 }
 
-/* Unit roundoffs: of the output's rounding, and of the probabilities' where the engine rounds them to the input type before P V. */
-static double tolerance(const loaded_problem *p, double scale) {
-  glint_dtype dtype = p->inputs[0].dtype;
-  double unit = dtype == GLINT_FLOAT32 ? 0x1p-17 : dtype == GLINT_FLOAT16 ? 0x1p-10 : dtype == GLINT_BFLOAT16 ? 0x1p-7 : 0x1p-3;
-  return 2 * unit * fmax(scale, 0x1p-10);
+/* Half a unit in the last place, relative to the value. */
+static double half_unit(glint_dtype dtype) {
+  switch (dtype) {
+  case GLINT_BFLOAT16: return 0x1p-9;
+  case GLINT_FLOAT16: return 0x1p-12;
+  case GLINT_FLOAT8_E4M3: return 0x1p-4;
+  case GLINT_FLOAT8_E5M2: return 0x1p-3;
+  default: return 0x1p-24;
+  }
+}
+
+/* Largest element and longest row of an input, times its FP8 scale. */
+static void size_of(const io_array *x, const glint_tensor *descale, double *largest, double *norm) {
+  double factor = descale->data ? fabs((double)*(const float *)descale->data) : 1;
+  int64_t columns = x->shape[x->rank - 1];
+  *largest = *norm = 0;
+  for (int64_t i = 0; i < x->count; i += columns) {
+    double sum = 0;
+    for (int64_t c = 0; c < columns; c++) {
+      double value = glint_load(x->data, x->dtype, i + c);
+      if (isfinite(value)) sum += value * value, *largest = fmax(*largest, factor * fabs(value));
+    }
+    *norm = fmax(*norm, factor * sqrt(sum));
+  }
+}
+
+/* What a right answer may differ by: o's own rounding; the rounding of P to a short input type, twice; and scores in float32, known to
+ * 2 eps (1 + S) with S the product of the longest rows (the reasoning is that of testkit/judge.c). largest_o: of the reference. */
+static double tolerance(const loaded_problem *p, double largest_o) {
+  const glint_problem *api = &p->api;
+  glint_dtype input = p->inputs[0].dtype;
+  double q, k, v, ignored, eps = half_unit(GLINT_FLOAT32);
+  size_of(&p->inputs[0], &api->descale_q, &ignored, &q);
+  size_of(&p->inputs[1], &api->descale_k, &ignored, &k);
+  size_of(&p->inputs[2], &api->descale_v, &v, &ignored);
+  double scale = api->scale != 0 ? fabs((double)api->scale) : 1 / sqrt((double)p->inputs[0].shape[3]);
+  double p_error = input == GLINT_FLOAT32 || input == GLINT_FLOAT64 ? 0 : 2 * half_unit(input);
+  return half_unit(p->o.dtype) * largest_o + (p_error + 2 * eps * (1 + scale * q * k)) * v;
 }
 
 /* ---- one problem ---- */

@@ -301,8 +301,9 @@ int main(void) {
   printf("seed %llu\n", (unsigned long long)seed);
   for (int n = 0; n < EACH; n++)
     for (int i = 0; i < ISAS; i++) {
-      snprintf(names[count - 3], sizeof names[0], "%s_%s", each[n].name, glint_cpu_isa_name(isas[i]));
-      tests[count++] = (struct CMUnitTest){names[count - 3], each[n].run, NULL, NULL, (void *)(uintptr_t)&isas[i]};
+      char *name = names[count - 3];
+      snprintf(name, sizeof names[0], "%s_%s", each[n].name, glint_cpu_isa_name(isas[i]));
+      tests[count++] = (struct CMUnitTest){name, each[n].run, NULL, NULL, (void *)(uintptr_t)&isas[i]};
     }
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
