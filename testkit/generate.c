@@ -341,6 +341,15 @@ static void make_gradients(maker *m) {
     if (g->accumulate && sums[n]->data) testkit_fill(sums[n], 1, &m->random);
 }
 
+/* A few NaN somewhere in K or V, seen by all rows, by some or by none. Not with dropout: whether a dropped NaN counts is nobody's promise. */
+static void spoil_keys(maker *m) {
+  glint_problem *p = &m->made->problem;
+  const glint_tensor *t = below(m, 2) ? &p->k : &p->v;
+  int64_t elements = t->data ? testkit_count(t) : 0;
+  for (int64_t n = 1 + below(m, 3); n > 0 && elements > 0 && p->dropout_p == 0; n--)
+    glint_store(t->data, t->dtype, testkit_offset(t, below(m, elements)), (double)NAN);
+}
+
 int testkit_make_case(testkit_case *made, const testkit_options *options, uint64_t seed, uint64_t index) {
   maker m = {.made = made, .options = options, .random = seed * 0xD1342543DE82EF95u + index * 0x9E3779B97F4A7C15u};
   glint_problem *p = &made->problem;
@@ -370,6 +379,7 @@ int testkit_make_case(testkit_case *made, const testkit_options *options, uint64
   made->pass = backward ? GLINT_PASS_BACKWARD : GLINT_PASS_FORWARD;
   if (!backward) made->features &= ~(unsigned)TESTKIT_BACKWARD;
   if (backward) make_gradients(&m);
+  if (!backward && chance(&m, 4, TESTKIT_KEY_NAN)) spoil_keys(&m);
   return !m.out_of_memory;
 }
 

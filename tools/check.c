@@ -125,7 +125,7 @@ static void print_repeat(const arguments *a, const char *engine, int64_t number,
     if (a->kit.dtypes == 1u << d) at += snprintf(text + at, size - (size_t)at, " --dtype %s", io_dtype_name((glint_dtype)d));
   if (a->options.kernel) at += snprintf(text + at, size - (size_t)at, " --kernel %.100s", a->options.kernel);
   if (a->options.isa) at += snprintf(text + at, size - (size_t)at, " --isa %s", option_isa_name(a->options.isa));
-  if (a->kit.features == TESTKIT_FORWARD_ALL) at += snprintf(text + at, size - (size_t)at, " --forward");
+  if (!(a->kit.features & TESTKIT_BACKWARD)) at += snprintf(text + at, size - (size_t)at, " --forward");
   if (a->kit.only_backward) snprintf(text + at, size - (size_t)at, " --backward");
 }
 
@@ -241,6 +241,8 @@ static int run(int argc, char **argv) {
   }
   testkit_memory device = {&m, kit_alloc, kit_free, kit_upload, kit_download};
   if (!m.host) a.kit.memory = &device;
+  glint_engine kind = glint_context_engine(context);
+  if (kind == GLINT_ENGINE_CPU || kind == GLINT_ENGINE_ORACLE) a.kit.features |= TESTKIT_KEY_NAN;
   if (a.head_dim) a.kit.head_dims = &a.head_dim, a.kit.head_dims_count = 1;
   const char *engine = option_engine_name(glint_context_engine(context));
   tally t = {.worst = {.worst = -1}, .failures = a.json ? cJSON_CreateArray() : NULL};
