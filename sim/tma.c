@@ -57,7 +57,9 @@ static void add_element(const tensor_map_fields *m, unsigned char *to, const uns
   u16 h, k;
   u32 u, v;
   switch (m->data_type) {
-  case FLOAT32: memcpy(&f, to, 4), memcpy(&g, from, 4), f += g, memcpy(to, &f, 4); break;
+  case FLOAT32: // a NaN is always the same
+    memcpy(&f, to, 4), memcpy(&g, from, 4), f += g, u = f != f ? 0x7fffffff : sim_bits(f), memcpy(to, &u, 4);
+    break;
   case FLOAT16: memcpy(&h, to, 2), memcpy(&k, from, 2), h = f16_from_f32(sim_f16_to_f32(h) + sim_f16_to_f32(k)), memcpy(to, &h, 2); break;
   case BFLOAT16: memcpy(&h, to, 2), memcpy(&k, from, 2), h = bf16_from_f32(f32_from_bf16(h) + f32_from_bf16(k)), memcpy(to, &h, 2); break;
   default: memcpy(&u, to, 4), memcpy(&v, from, 4), u += v, memcpy(to, &u, 4);
