@@ -2,7 +2,7 @@
  *
  *   gpu_bench                                            bf16, head_dim 64 128 256, causal and not, seqlen 512 to 16384
  *   gpu_bench --kernel glint_forward_fa2,glint_forward_fa3 --head-dim 128
- *   gpu_bench --backward --head-dim 128
+ *   gpu_bench --backward --head-dim 128 --kernel glint_backward_fa3,glint_backward_fa3+deterministic
  *   gpu_bench --quantize                                 glint_quantize against a copy, and with attention (gpu_quantize.c)
  *   gpu_bench --dtype e4m3 --scales block                o in bf16
  *   gpu_bench --cells < cells.txt                        one cell a line: dtype head_dim causal batch heads heads_kv seqlen_q seqlen_k
@@ -49,6 +49,7 @@ typedef struct list {
 
 typedef struct settings {
   char *kernels[MOST_KERNELS];
+  int deterministic[MOST_KERNELS]; /* "+deterministic" stood behind the name */
   int kernel_count;
   int arch, device, reps, warmup, check_rows, cells, backward, scales, quantize;
   uint32_t flags;
@@ -275,13 +276,13 @@ static glint_gradients gradients_of(const bench *b, const cell *c) {
 
 typedef struct timed_call {
   glint_context *context;
-  const glint_problem *problem;
+  glint_problem problem;
   const glint_gradients *gradients; /* NULL: forward */
 } timed_call;
 
 static glint_status pass(void *user) {
   const timed_call *call = user;
-  return call->gradients ? glint_backward(call->context, call->problem, call->gradients) : glint_forward(call->context, call->problem);
+  return call->gradients ? glint_backward(call->context, &call->problem, call->gradients) : glint_forward(call->context, &call->problem);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -298,16 +299,16 @@ static glint_status first_run(bench *b, const cell *c, const timed_call *call, d
   glint_status status = glint_device_upload(b->memory, b->device[3], b->o, o_bytes, error);
   if (status == GLINT_OK) status = glint_device_upload(b->memory, b->device[4], b->lse, rows * 4, error);
   if (status != GLINT_OK) return status;
-  status = glint_forward(b->forward ? b->forward : call->context, call->problem);
+  status = glint_forward(b->forward ? b->forward : call->context, &call->problem);
   if (status != GLINT_OK) return glint_fail(error, status, "%s", glint_last_error(b->forward ? b->forward : call->context));
   return b->s.check_rows ? check(b, c, worst, error) : glint_device_synchronize(b->memory, error);
 }
 
-static void print_row(bench *b, const cell *c, const char *kernel, double ms, double worst) {
+static void print_row(bench *b, const cell *c, const char *kernel, int deterministic, double ms, double worst) {
   const double pairs = (double)c->batch * (double)c->heads * (double)c->seqlen_q * (double)c->seqlen_k * (c->causal ? 0.5 : 1);
-  printf("%s,%s,%s,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.4f,%.1f,%.2f\n", kernel, b->s.backward ? "bwd" : "fwd",
-         dtype_name(c->dtype), c->head_dim, c->causal, c->batch, c->heads, c->heads_kv, c->seqlen_k, ms,
-         (b->s.backward ? 10 : 4) * pairs * (double)c->head_dim / ms * 1e-9, worst);
+  printf("%s%s,%s,%s,%" PRId64 ",%d,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%.4f,%.1f,%.2f\n", kernel,
+         deterministic ? "+deterministic" : "", b->s.backward ? "bwd" : "fwd", dtype_name(c->dtype), c->head_dim, c->causal, c->batch,
+         c->heads, c->heads_kv, c->seqlen_k, ms, (b->s.backward ? 10 : 4) * pairs * (double)c->head_dim / ms * 1e-9, worst);
   fflush(stdout);
   if (!(worst <= 1)) b->failures++;
 }
@@ -336,7 +337,7 @@ static glint_status run_cell(bench *b, const cell *c, glint_error *error) {
   timed_call calls[MOST_KERNELS];
   glint_plan_info plans[MOST_KERNELS];
   double worst[MOST_KERNELS];
-  int count = 0;
+  int deterministic[MOST_KERNELS], count = 0;
   const int64_t q = c->batch * c->seqlen_q * c->heads * c->head_dim, k = c->batch * c->seqlen_k * c->heads_kv * c->head_dim;
   glint_status status = reserve(b, q > k ? q : k, c->batch * c->heads * c->seqlen_q, error);
   if (status == GLINT_OK) status = fill(b, c->dtype, error);
@@ -344,10 +345,12 @@ static glint_status run_cell(bench *b, const cell *c, glint_error *error) {
   const glint_problem problem = problem_of(b, c);
   const glint_gradients gradients = gradients_of(b, c);
   for (int i = 0; i < b->s.kernel_count; i++) {
-    calls[count] = (timed_call){b->context[i], &problem, b->s.backward ? &gradients : NULL};
+    calls[count] = (timed_call){b->context[i], problem, b->s.backward ? &gradients : NULL};
+    deterministic[count] = b->s.deterministic[i];
+    if (deterministic[count]) calls[count].problem.flags |= GLINT_DETERMINISTIC;
     plans[count].struct_size = sizeof plans[count];
-    status = glint_plan(b->context[i], b->s.backward ? GLINT_PASS_BACKWARD : GLINT_PASS_FORWARD, &problem, calls[count].gradients,
-                        &plans[count]);
+    status = glint_plan(b->context[i], b->s.backward ? GLINT_PASS_BACKWARD : GLINT_PASS_FORWARD, &calls[count].problem,
+                        calls[count].gradients, &plans[count]);
     if (status != GLINT_OK) {
       report(c, b->s.kernels[i], glint_last_error(b->context[i]));
       continue;
@@ -360,7 +363,7 @@ static glint_status run_cell(bench *b, const cell *c, glint_error *error) {
   if (status != GLINT_OK) return status;
   for (int i = 0; i < count; i++) {
     qsort(times[i], (size_t)b->s.reps, sizeof times[i][0], by_value);
-    print_row(b, c, plans[i].kernel, times[i][b->s.reps / 2], worst[i]);
+    print_row(b, c, plans[i].kernel, deterministic[i], times[i][b->s.reps / 2], worst[i]);
   }
   return GLINT_OK;
 }
@@ -450,8 +453,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   int good = 1;
   switch (key) {
   case 'k':
-    for (char *word = strtok(text, ","); word && s->kernel_count < MOST_KERNELS; word = strtok(NULL, ","))
-      s->kernels[s->kernel_count++] = word;
+    for (char *word = strtok(text, ","); word && s->kernel_count < MOST_KERNELS; word = strtok(NULL, ","), s->kernel_count++) {
+      char *plus = strstr(word, "+deterministic");
+      s->deterministic[s->kernel_count] = plus != NULL;
+      if (plus) *plus = 0;
+      s->kernels[s->kernel_count] = word;
+    }
     break;
   case 'a': s->arch = atoi(text); break;
   case 't': good = parse_dtypes(text, &s->dtypes); break;
@@ -477,7 +484,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 static const struct argp_option options[] = {
-    {"kernel", 'k', "PREFIX,...", 0, "Kernels whose names start so, taking turns (default: the plan's)", 0},
+    {"kernel", 'k', "PREFIX,...", 0,
+     "Kernels whose names start so, taking turns (default: the plan's); NAME+deterministic: with GLINT_DETERMINISTIC", 0},
     {"arch", 'a', "N", 0, "Kernels of this architecture: 80 or 90", 0},
     {"dtype", 't', "LIST", 0, "bf16, fp16, e4m3 (default bf16)", 0},
     {"scales", KEY_SCALES, "KIND", 0, "e4m3: a factor a tensor, head or block (of 128 rows); default head", 0},

@@ -26,7 +26,8 @@ typedef struct glint_backward_params {
   glint_stride o_stride, do_stride, dq_stride, dk_stride, dv_stride;
   int64_t lse_batch_stride, lse_head_stride, d_lse_batch_stride, d_lse_head_stride;
 
-  /* Written by the preparing kernel: [batch, heads_q, rows_padded], rows_padded = q_blocks * TILE_Q. lse2 = lse * log2(e), +inf where a row
+  /* Written by the preparing kernel: [batch, heads_q, rows_padded], rows_padded = q_blocks * TILE_Q. lse2 = lse * log2(e) (lse itself for
+   * kernels with SCORE_FEATURES, whose scores a bias may push to the lowest float), +inf where a row
    * does not exist or sees nothing, so that its probabilities come out as 0; delta = rowsum(o * d_o) - d_lse (FlashAttention, appendix B.4). */
   float *lse2, *delta;
   float *dq_accum;
@@ -54,6 +55,23 @@ typedef struct glint_backward_params {
   int32_t gradient_float; /* 1: dq, dk, dv are float32 */
   int32_t accumulate;     /* 1: add to dq, dk, dv */
   int32_t deterministic;  /* 1: parts of dq are added in the order of key blocks */
+
+  /* backward_fa2.c and backward_finish.c. There dq_accum is float [batch, heads_q, q_blocks][TILE_Q * HEAD_DIM] in the order of
+   * parts/backward_accumulators.h, dq_parts u32 [batch * heads_q][q_blocks] (deterministic only), tile_counter one u32. */
+  const void *q, *k, *v;
+  glint_stride q_stride, k_stride, v_stride;
+  int32_t o_float, do_float;           /* o, d_o are float32 */
+  int32_t dq_float, dk_float, dv_float;
+  int32_t adds_four;                   /* 1: this is Hopper, whose code adds four accumulators at once */
+  int32_t padded_dim;                  /* HEAD_DIM of the main kernel */
+  int32_t lse_is_natural;              /* lse2 holds lse itself */
+  const float *sinks;                  /* [heads_q] */
+  float *dsinks;
+  const void *bias;                    /* as in glint_forward_params */
+  int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_key_stride;
+  int32_t bias_float;
+  float *dbias;                        /* NULL: not wanted; broadcast axes have stride 0 */
+  int64_t dbias_stride[4], dbias_shape[4];
 } glint_backward_params;
 
 #endif

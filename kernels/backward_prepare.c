@@ -1,11 +1,11 @@
 // Before the backward pass: delta = rowsum(o * d_o) - d_lse (FlashAttention-2, algorithm 2; d_lse because lse's own gradient enters dS the
 // same way), lse in base 2, and the main kernel's accumulators set to zero. Bound by memory: each row of o and d_o is read once, in order.
 //
-// HEAD_DIM / 8 lanes share a row, 16 bytes each. Rows are numbered (batch, row, head), the head fastest, as they usually lie in memory.
+// HEAD_DIM / 8 lanes share a row, 16 bytes each; in the kernel for tensors without alignment at most 32, eight columns at a time. Rows are numbered (batch, row, head), the head fastest, as they usually lie in memory.
 #include "backward_params.h"
 #include "isa/common.h"
 
-#if DTYPE == DTYPE_BF16
+#if DTYPE != DTYPE_FP16
 #define UNPACK_LO unpack_bf16_lo
 #define UNPACK_HI unpack_bf16_hi
 #else
@@ -13,7 +13,7 @@
 #define UNPACK_HI unpack_f16_hi
 #endif
 
-#define LANES       (HEAD_DIM / 8) // of a row
+#define LANES       (HEAD_DIM < 256 ? HEAD_DIM / 8 : 32) // of a row
 #define ROWS_A_STEP (THREADS / LANES)
 #define STEPS       4 // rows in flight a thread: their loads are issued before the first is used
 #define LOG2E       1.44269504f
@@ -62,8 +62,8 @@ FN void store_row(const glint_backward_params *p, const row_place *r, float sum)
     i32 first = p->cu_seqlens_q ? (i32)gmem_load_4_nc(p->cu_seqlens_q + r->batch) : 0;
     i64 batch = p->cu_seqlens_q ? 0 : r->batch;
     float lse = gmem_load_f32(p->lse + batch * p->lse_batch_stride + r->head * p->lse_head_stride + first + r->row);
-    if (lse != -INFINITY) { // a row that sees nothing has no probabilities; NaN stays NaN
-      lse2 = lse * LOG2E;
+    if (lse != -INFINITY) {                               // a row that sees nothing has no probabilities; NaN stays NaN
+      lse2 = FEATURES & FEATURE_BIAS ? lse : lse * LOG2E; // SCORE_FEATURES of backward_fa2.c
       delta = sum;
       if (p->d_lse) delta -= gmem_load_f32(p->d_lse + batch * p->d_lse_batch_stride + r->head * p->d_lse_head_stride + first + r->row);
     }
@@ -71,6 +71,35 @@ FN void store_row(const glint_backward_params *p, const row_place *r, float sum)
   i64 at = ((i64)r->batch * p->heads_q + r->head) * p->rows_padded + r->row;
   gmem_store_f32(p->lse2 + at, lse2);
   gmem_store_f32(p->delta + at, delta);
+}
+
+// Eight columns of o or d_o from anywhere, as floats.
+FN void load_columns(float x[8], const void *base, i64 at, int is_float, i32 count) {
+  UNROLL
+  for (i32 e = 0; e < 8; e++) {
+    x[e] = 0.f;
+    if (e < count) x[e] = is_float ? gmem_load_f32((const float *)base + at + e) : UNPACK_LO(gmem_load_2((const u16 *)base + at + e));
+  }
+}
+
+// For tensors in float32 or without alignment.
+FN float dot_of_columns(const glint_backward_params *p, const row_place *r, i32 column) {
+  float o[8], d_o[8], sum = 0.f;
+  load_columns(o, p->o, r->at_o + column, p->o_float, p->head_dim_v - column);
+  load_columns(d_o, p->d_o, r->at_do + column, p->do_float, p->head_dim_v - column);
+  UNROLL
+  for (u32 e = 0; e < 8; e++) sum = fma_f32(o[e], d_o[e], sum);
+  return sum;
+}
+
+FN void clear_dbias(const glint_backward_params *p) {
+  const int64_t *shape = p->dbias_shape, *stride = p->dbias_stride;
+  const i64 count = shape[0] * shape[1] * shape[2] * shape[3];
+  for (i64 n = (i64)block_id_x() * THREADS + tid(); n < count; n += (i64)grid_size_x() * THREADS) {
+    i64 key = n % shape[3], row = n / shape[3] % shape[2], head = n / shape[3] / shape[2] % shape[1],
+        batch = n / shape[3] / shape[2] / shape[1];
+    gmem_store_f32(p->dbias + batch * stride[0] + head * stride[1] + row * stride[2] + key * stride[3], 0.f);
+  }
 }
 
 FN void clear_accumulators(const glint_backward_params *p) {
@@ -89,15 +118,20 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_backward_params) {
     r[i] = place_of(&p, first + i * ROWS_A_STEP);
     UNROLL
     for (u32 j = 0; j < 4; j++) o[i][j] = d_o[i][j] = 0;
-    if (r[i].exists && (i32)lane * 8 < p.head_dim_v) {
+    if (!(FEATURES & FEATURE_UNALIGNED) && r[i].exists && (i32)lane * 8 < p.head_dim_v) {
       gmem_load_16_stream(o[i], (const u16 *)p.o + r[i].at_o + lane * 8);
       gmem_load_16_stream(d_o[i], (const u16 *)p.d_o + r[i].at_do + lane * 8);
     }
   }
   clear_accumulators(&p);
+  if ((FEATURES & FEATURE_BIAS) && p.dbias && !p.accumulate) clear_dbias(&p);
   UNROLL
   for (u32 i = 0; i < STEPS; i++) {
     float sum = dot_of_pairs(o[i], d_o[i]);
+    if ((FEATURES & FEATURE_UNALIGNED) && r[i].exists) {
+      UNROLL
+      for (i32 c = 0; c < HEAD_DIM; c += LANES * 8) sum += dot_of_columns(&p, &r[i], c + (i32)lane * 8);
+    }
     UNROLL
     for (u32 k = 1; k < LANES; k *= 2) sum += shfl_xor_f32(sum, k);
     if (lane == 0 && r[i].batch < p.batch) store_row(&p, &r[i], sum);

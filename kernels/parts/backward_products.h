@@ -137,13 +137,15 @@ FN void store_keys(const glint_backward_params *p, const tile *t, const key_grad
     store_keys_direct(p, t, g, x, key_row, thread);
 }
 
+// Deterministic: one thread of the block looks whether its turn has come, while the products of the step are under way. BAR_BOTH comes between
+// that and the first addition of anyone.
+FN void await_turn(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m) {
+  tile t = locate_tile(p, read_tile(smem, slot));
+  wait_for_turn(p, &t, p->dq_parts + block, m);
+}
+
 // This thread's share of a part of dQ into the accumulators, in fragment order.
-FN void add_dq(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m, const float *dq, u32 warpgroup, u32 thread) {
-  if (p->deterministic) {
-    tile t = locate_tile(p, read_tile(smem, slot));
-    if (thread == 0) wait_for_turn(p, &t, p->dq_parts + block, m);
-    bar_sync(BAR_WARPGROUP + warpgroup, 128);
-  }
+FN void add_dq(const glint_backward_params *p, u32 block, const float *dq, u32 warpgroup, u32 thread) {
   float *accum = p->dq_accum + (u64)block * (TILE_Q * HEAD_DIM) + DQ_FIRST_FRAGMENT(warpgroup) * 512 + thread * 4;
   UNROLL
   for (u32 j = 0; j < DQ_OWN_COLUMNS(warpgroup) / 8; j++)

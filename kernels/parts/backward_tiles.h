@@ -8,7 +8,7 @@ typedef struct tile_id {
 } tile_id;
 
 typedef struct tile {
-  i32 head_kv;
+  i32 batch, head_kv;
   i32 batch_q, batch_k;       // indices on the batch axis; 0 where packed
   i32 row_q, row_k;           // first row of the sequence in its tensor
   i32 len_q, len_k;           // rows that exist: gradients are written for all of them
@@ -43,7 +43,7 @@ FN tile locate_tile(const glint_backward_params *p, tile_id id) {
   tile t;
   i32 batch = id.pair / p->heads_kv;
   t.head_kv = id.pair % p->heads_kv;
-  t.batch_q = t.batch_k = batch;
+  t.batch = t.batch_q = t.batch_k = batch;
   t.row_q = t.row_k = 0;
   t.len_q = p->seqlen_q;
   t.len_k = p->seqlen_k;

@@ -50,7 +50,7 @@ glint_status glint_cuda_run(glint_cuda *cuda, const glint_work *w, const glint_p
   glint_scope scope;
   int index = variant_of(plan->kernel);
   if (index < 0) return glint_fail(error, GLINT_ERROR_INTERNAL, "plan names the kernel %s, which does not exist", plan->kernel);
-  if (plan->grid == 0) return GLINT_OK;
+  if (plan->grid == 0 && w->pass == GLINT_PASS_FORWARD) return GLINT_OK; /* gradients of sinks and bias are sums, of nothing: 0 */
   glint_status status = glint_cuda_enter(cuda, w->q.data, &scope, error);
   if (status != GLINT_OK) return status;
   if (w->pass == GLINT_PASS_BACKWARD)

@@ -35,7 +35,9 @@ void glint_simulator_ranges(const glint_sim_interface *simulator, const glint_wo
                  {"d_lse", &w->d_lse},
                  {"dq", &w->dq},
                  {"dk", &w->dk},
-                 {"dv", &w->dv}};
+                 {"dv", &w->dv},
+                 {"dsinks", &w->dsinks},
+                 {"dbias", &w->dbias}};
   enum { TENSORS = sizeof tensors / sizeof tensors[0] };
   glint_sim_range ranges[TENSORS + 1];
   for (int i = 0; i < TENSORS; i++)

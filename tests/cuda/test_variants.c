@@ -46,7 +46,7 @@ static unsigned testkit_features(const glint_variant *v) {
                {FEATURE_O_FLOAT, TESTKIT_FLOAT32_OUT},
                {FEATURE_UNALIGNED, TESTKIT_ODD_DIM | TESTKIT_MISALIGN}};
   unsigned features = TESTKIT_GQA | TESTKIT_STRIDES | TESTKIT_EMPTY | TESTKIT_LARGE | TESTKIT_WORKSPACE;
-  if (is_backward(v)) features |= TESTKIT_BACKWARD;
+  if (is_backward(v)) features |= TESTKIT_BACKWARD | TESTKIT_SINKS;
   if (!(v->features & FEATURE_UNPADDED)) features |= TESTKIT_HEAD_DIM_V;
   for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
     if (v->features & table[i].feature) features |= table[i].kit;
