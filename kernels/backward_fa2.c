@@ -11,7 +11,7 @@
 // ldmatrix.trans from the tile as it lies. dQ is added in float32 in L2 (parts/backward_accumulators.h), and backward_finish.c converts it.
 //
 // Keys of the variants table: ROW_WARPS: warps side by side along the rows in S and dP, the others along the keys; PASSES: S and dP are made
-// TILE_K / PASSES keys at a time. STAGES 2: the next Q and dO arrive while these are worked on; 1: after them.
+// TILE_K / PASSES keys at a time. TOGETHER 1: both in one loop, 0: one after the other. STAGES 2: the next Q and dO arrive while these are worked on; 1: after them.
 #include "backward_params.h"
 
 #define BOXES_D        (HEAD_DIM / 64)
@@ -60,8 +60,8 @@
 #define SMEM_DO    (SMEM_Q + STAGES * Q_BYTES)
 #define SMEM_P     (SMEM_DO + STAGES * Q_BYTES)
 #define SMEM_DS    (SMEM_P + P_BYTES)
-#define SMEM_LSE   (SMEM_DS + P_BYTES) // then delta, of each stage
-#define SMEM_TILE  (SMEM_LSE + STAGES * TILE_Q * 8)
+#define SMEM_LSE   (SMEM_DS + P_BYTES) // then delta
+#define SMEM_TILE  (SMEM_LSE + TILE_Q * 8)
 #define SMEM_BYTES (SMEM_TILE + 48)
 #if SMEM_BYTES > SHARED
 #error "SHARED is smaller than what the kernel lays out"
@@ -117,7 +117,7 @@ FN int copies_in_chunks(const glint_backward_params *p) {
   return any % 16 == 0;
 }
 
-// Q, dO, lse and delta of a step into a stage.
+// Q and dO of a step into a stage.
 FN void copy_rows(const glint_backward_params *p, u32 smem, const walk *w, u32 stage) {
   const int chunks = parked_chunks(smem + SMEM_TILE);
   const parked_tile t = unpark_tile(smem + SMEM_TILE);
@@ -126,10 +126,16 @@ FN void copy_rows(const glint_backward_params *p, u32 smem, const walk *w, u32 s
                     d_o = copy_from(0, p->d_o, &p->do_stride, t.batch_q, w->head, row);
   copy_tile(smem + SMEM_Q + stage * Q_BYTES, &q, 0, TILE_Q, HEAD_DIM, valid, p->head_dim, chunks);
   copy_tile(smem + SMEM_DO + stage * Q_BYTES, &d_o, 0, TILE_Q, HEAD_DIM, valid, p->head_dim_v, chunks);
-  if (tid() < TILE_Q / 2) { // a quarter of the rows each: lse, then delta
+  cp_async_commit();
+}
+
+// lse and delta of a step. They have one place for all stages, free once P and dS are made.
+FN void copy_stats(const glint_backward_params *p, u32 smem, const walk *w) {
+  if (tid() < TILE_Q / 2) { // four rows each: lse, then delta
     const u32 i = tid() % (TILE_Q / 4) * 4, is_delta = tid() >= TILE_Q / 4;
-    const float *from = (is_delta ? p->delta : p->lse2) + ((i64)t.batch * p->heads_q + w->head) * p->rows_padded + w->m * TILE_Q + i;
-    cp_async_16(smem + SMEM_LSE + stage * (TILE_Q * 8) + is_delta * (TILE_Q * 4) + i * 4, from);
+    const i64 head = (i64)(i32)smem_load_4(smem + SMEM_TILE) * p->heads_q + w->head;
+    cp_async_16(smem + SMEM_LSE + is_delta * (TILE_Q * 4) + i * 4,
+                (is_delta ? p->delta : p->lse2) + head * p->rows_padded + w->m * TILE_Q + i);
   }
   cp_async_commit();
 }
@@ -162,6 +168,37 @@ FN void rows_by_keys(float s[M_TILES][N_TILES][4], u32 rows, u32 keys, lane_offs
       for (i32 m = 0; m < M_TILES; m++) {
         mma_16(s[m][j], a[m], b);
         mma_16(s[m][j + 1], a[m], b + 2);
+      }
+    }
+  }
+}
+
+// Both products of a block at once, where a warp has so few accumulators that one product alone would wait for itself.
+FN void both_products(float s[M_TILES][N_TILES][4], float dp[M_TILES][N_TILES][4], u32 q, u32 d_o, u32 k, u32 v, lane_offsets row_lane,
+                      lane_offsets key_lane, i32 first_key) {
+  UNROLL
+  for (i32 m = 0; m < M_TILES; m++) UNROLL
+  for (i32 j = 0; j < N_TILES; j++) UNROLL
+  for (i32 i = 0; i < 4; i++) s[m][j][i] = dp[m][j][i] = 0.f;
+  UNROLL
+  for (i32 step = 0; step < HEAD_DIM / 16; step++) {
+    u32 a[M_TILES][4], c[M_TILES][4];
+    UNROLL
+    for (i32 m = 0; m < M_TILES; m++) {
+      ldmatrix_x4(a[m], fragment_address(q, row_lane, TILE_Q, HEAD_DIM, 16 * m, step));
+      ldmatrix_x4(c[m], fragment_address(d_o, row_lane, TILE_Q, HEAD_DIM, 16 * m, step));
+    }
+    UNROLL
+    for (i32 j = 0; j < N_TILES; j += 2) {
+      u32 b[4], d[4];
+      ldmatrix_x4(b, fragment_address(k, key_lane, TILE_K, HEAD_DIM, first_key + 8 * j, step));
+      ldmatrix_x4(d, fragment_address(v, key_lane, TILE_K, HEAD_DIM, first_key + 8 * j, step));
+      UNROLL
+      for (i32 m = 0; m < M_TILES; m++) {
+        mma_16(s[m][j], a[m], b);
+        mma_16(dp[m][j], c[m], d);
+        mma_16(s[m][j + 1], a[m], b + 2);
+        mma_16(dp[m][j + 1], c[m], d + 2);
       }
     }
   }
@@ -247,13 +284,17 @@ FN void mask_scores(const glint_backward_params *p, const score_place *at, float
 // P and dS of the tile's keys and the block of rows in work.
 FN void scores_of_step(const glint_backward_params *p, u32 smem, const walk *step, u32 stage, const warp_place *w) {
   const u32 q = smem + SMEM_Q + stage * Q_BYTES, d_o = smem + SMEM_DO + stage * Q_BYTES, row = (u32)w->row + tid() % 32 / 4;
-  const u32 lse = smem + SMEM_LSE + stage * (TILE_Q * 8) + row * 4, delta = lse + TILE_Q * 4;
+  const u32 lse = smem + SMEM_LSE + row * 4, delta = lse + TILE_Q * 4;
   NO_UNROLL
   for (i32 pass = 0; pass < PASSES; pass++) {
     float s[M_TILES][N_TILES][4], dp[M_TILES][N_TILES][4];
     const i32 first = pass * PASS_KEYS;
-    rows_by_keys(s, q, smem + SMEM_K, w->rows, w->keys, first);
-    rows_by_keys(dp, d_o, smem + SMEM_V, w->rows, w->keys, first);
+    if (TOGETHER) {
+      both_products(s, dp, q, d_o, smem + SMEM_K, smem + SMEM_V, w->rows, w->keys, first);
+    } else {
+      rows_by_keys(s, q, smem + SMEM_K, w->rows, w->keys, first);
+      rows_by_keys(dp, d_o, smem + SMEM_V, w->rows, w->keys, first);
+    }
     const parked_tile t = unpark_tile(smem + SMEM_TILE);
     const score_place at = {t.batch,  step->head, step->m * TILE_Q + (i32)row, t.key0 + first + w->key + (i32)(tid() % 4) * 2, t.used_q,
                             t.used_k, t.shift};
@@ -355,6 +396,7 @@ FN void backward(const glint_backward_params *p) {
     cta_sync();
     copy_keys(p, smem, &t, chunks);
     copy_rows(p, smem, &w, 0);
+    copy_stats(p, smem, &w);
     NO_UNROLL
     for (u32 stage = 0; w.left >= 0; stage = STAGES > 1 ? stage ^ 1 : 0) {
       const u32 q = smem + SMEM_Q + stage * Q_BYTES + box * (TILE_Q * 128), d_o = smem + SMEM_DO + stage * Q_BYTES + box * (TILE_Q * 128);
@@ -364,6 +406,7 @@ FN void backward(const glint_backward_params *p) {
       if (STAGES > 1 && w.left > 0) copy_rows(p, smem, &next, stage ^ 1);
       scores_of_step(p, smem, &w, stage, &place);
       cta_sync();
+      if (w.left > 0) copy_stats(p, smem, &next);
       add_key_gradient(dv, smem + SMEM_P, d_o, keys_of_p, lane_a);
       if (p->dq) {
         float dq[DQ_TILES][8][4];

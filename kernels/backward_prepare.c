@@ -24,13 +24,37 @@ typedef struct row_place {
   i64 at_o, at_do; // element offsets of the row in o and d_o
 } row_place;
 
-FN row_place place_of(const glint_backward_params *p, i64 index) {
+// Where the block's first row is, so that its threads count on from there with short divisions: those of 64 bits would take longer than the
+// memory accesses.
+FN row_place first_place(const glint_backward_params *p, i64 index) {
   row_place r = {p->batch, 0, 0, 0, 0, 0};
   if (p->rows_padded == 0) return r; // no rows: only accumulators to clear
-  i64 rows = index / p->heads_q;
-  r.head = (i32)(index % p->heads_q);
-  r.batch = (i32)(rows / p->rows_padded);
-  r.row = (i32)(rows % p->rows_padded);
+  i64 rows;
+  if (index >> 31 == 0) {
+    rows = (u32)index / (u32)p->heads_q;
+    r.head = (i32)((u32)index % (u32)p->heads_q);
+  } else {
+    rows = index / p->heads_q;
+    r.head = (i32)(index % p->heads_q);
+  }
+  if (rows >> 31 == 0) {
+    r.batch = (i32)((u32)rows / (u32)p->rows_padded);
+    r.row = (i32)((u32)rows % (u32)p->rows_padded);
+  } else {
+    r.batch = (i32)(rows / p->rows_padded);
+    r.row = (i32)(rows % p->rows_padded);
+  }
+  return r;
+}
+
+// The row that comes `ahead` rows after `block`.
+FN row_place place_of(const glint_backward_params *p, const row_place *block, u32 ahead) {
+  row_place r = *block;
+  if (p->rows_padded == 0) return r;
+  u32 head = (u32)r.head + ahead, row = (u32)r.row + head / (u32)p->heads_q;
+  r.head = (i32)(head % (u32)p->heads_q);
+  r.batch += (i32)(row / (u32)p->rows_padded);
+  r.row = (i32)(row % (u32)p->rows_padded);
   i32 first = 0, len = p->seqlen_q, batch = r.batch;
   if (r.batch < p->batch) {
     if (p->cu_seqlens_q) {
@@ -112,10 +136,10 @@ FN void clear_accumulators(const glint_backward_params *p) {
 KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_backward_params) {
   u32 o[STEPS][4], d_o[STEPS][4], lane = tid() % LANES;
   row_place r[STEPS];
-  i64 first = (i64)block_id_x() * (ROWS_A_STEP * STEPS) + tid() / LANES;
+  const row_place block = first_place(&p, (i64)block_id_x() * (ROWS_A_STEP * STEPS));
   UNROLL
   for (u32 i = 0; i < STEPS; i++) {
-    r[i] = place_of(&p, first + i * ROWS_A_STEP);
+    r[i] = place_of(&p, &block, i * ROWS_A_STEP + tid() / LANES);
     UNROLL
     for (u32 j = 0; j < 4; j++) o[i][j] = d_o[i][j] = 0;
     if (!(FEATURES & FEATURE_UNALIGNED) && r[i].exists && (i32)lane * 8 < p.head_dim_v) {

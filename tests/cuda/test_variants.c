@@ -69,7 +69,7 @@ static void set_modes(const run *r, uint64_t n) {
 static void random_problems(run *r, int problems) {
   const int32_t d = r->variant->head_dim;
   const int32_t dims[] = {d, d, d > 16 ? d - 8 : d, d > 32 ? (d / 2 + 8) / 8 * 8 : d};
-  const testkit_options options = {.features = testkit_features(r->variant),
+  testkit_options options = {.features = testkit_features(r->variant),
                                    .dtypes = 1u << r->variant->dtype,
                                    .head_dims = dims,
                                    .head_dims_count = 4,
@@ -78,6 +78,7 @@ static void random_problems(run *r, int problems) {
                                        r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
   for (uint64_t n = 0; n < (uint64_t)problems; n++) {
     testkit_report report;
+    options.flags = is_backward(r->variant) && n / MODES % 2 ? GLINT_DETERMINISTIC : 0;
     set_modes(r, n);
     testkit_run_case(r->context, &options, r->seed, n, &report);
     tell(r, &report, "random problem", n);
