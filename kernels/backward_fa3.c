@@ -55,7 +55,6 @@ FN void multiply(const glint_backward_params *p, u32 smem, u32 warpgroup) {
         mbarrier_wait(do_full(smem, stage), parity);
         wgmma_fence();
         issue_keys_by_rows(dp, v + warpgroup * 64 * 128, d_o);
-        if (p->deterministic && p->dq && leader && warpgroup == 0) await_turn(p, smem, slot, (u32)(dq_slot * p->q_blocks + m), m);
         wgmma_wait(1);
         if (m < blocks.visible_first || m >= blocks.visible_end) mask_block(p, smem, slot, s, warpgroup * 64, m, thread);
         probabilities(p, s, smem + SMEM_LSE + stage * TILE_Q * 4, thread);
@@ -75,8 +74,12 @@ FN void multiply(const glint_backward_params *p, u32 smem, u32 warpgroup) {
         wgmma_wait(1); // dv and dq
         if (DS_BUFFERS == 1) bar_arrive(BAR_DS_FREE + (warpgroup ^ 1), MULTIPLIERS * 128);
         if (leader) mbarrier_arrive(do_empty(smem, stage));
-        if (p->dq) add_dq(p, (u32)(dq_slot * p->q_blocks + m), dq, warpgroup, thread);
-        if (ends_chunk(p, m, blocks.end)) announce_dq(smem, chunks++, thread);
+        if (DQ_STAGED) {
+          stage_dq(smem, step, dq, warpgroup, thread);
+        } else {
+          if (p->dq) add_dq(p, smem, slot, (u32)(dq_slot * p->q_blocks + m), m, dq, warpgroup, thread);
+          if (ends_chunk(p, m, blocks.end)) announce_dq(smem, chunks++, thread);
+        }
         wgmma_wait(0);
         if (leader) mbarrier_arrive(q_empty(smem, stage));
         if (leader && pending) release_keys(smem, kv ^ 1);

@@ -56,7 +56,6 @@ FN void step_of_values(const glint_backward_params *p, u32 smem, u32 slot, u32 s
   u32 pt[TILE_Q / 4];
   wgmma_fence();
   issue_keys_by_rows(s, smem + SMEM_K, smem + SMEM_Q + stage * Q_BYTES);
-  if (p->deterministic && p->dq && thread == 0) await_turn(p, smem, slot, dq_block, m);
   wgmma_wait(0);
   if (masked) mask_block(p, smem, slot, s, 0, m, thread);
   probabilities(p, s, smem + SMEM_LSE + stage * TILE_Q * 4, thread);
@@ -71,11 +70,11 @@ FN void step_of_values(const glint_backward_params *p, u32 smem, u32 slot, u32 s
   issue_dq(dq, smem + SMEM_DS, smem + SMEM_K, 0);
   wgmma_wait(0);
   release_rows(smem, stage, thread);
-  if (p->dq) add_dq(p, dq_block, dq, 0, thread);
+  if (p->dq) add_dq(p, smem, slot, dq_block, m, dq, 0, thread);
 }
 
 // One step of the second: dP, dS, dK, and its half of dQ.
-FN void step_of_keys(const glint_backward_params *p, u32 smem, u32 stage, u32 dq_block, float *dk, u32 thread) {
+FN void step_of_keys(const glint_backward_params *p, u32 smem, u32 slot, u32 stage, i32 m, u32 dq_block, float *dk, u32 thread) {
   float dp[TILE_Q / 2], s[TILE_Q / 2];
   u32 ds[TILE_Q / 4];
   wgmma_fence();
@@ -95,7 +94,7 @@ FN void step_of_keys(const glint_backward_params *p, u32 smem, u32 stage, u32 dq
   issue_dq(dq, smem + SMEM_DS, smem + SMEM_K, 1);
   wgmma_wait(0);
   release_rows(smem, stage, thread);
-  if (p->dq) add_dq(p, dq_block, dq, 1, thread);
+  if (p->dq) add_dq(p, smem, slot, dq_block, m, dq, 1, thread);
 }
 
 // warpgroup is a constant in each of its two calls, so that every role is compiled on its own.
@@ -128,7 +127,7 @@ FN void multiply(const glint_backward_params *p, u32 smem, u32 warpgroup) {
         if (warpgroup == 0)
           step_of_values(p, smem, slot, stage, m, m < blocks.visible_first || m >= blocks.visible_end, dq_block, gradient, thread);
         else
-          step_of_keys(p, smem, stage, dq_block, gradient, thread);
+          step_of_keys(p, smem, slot, stage, m, dq_block, gradient, thread);
         if (ends_chunk(p, m, blocks.end)) announce_dq(smem, chunks++, thread);
       }
     }

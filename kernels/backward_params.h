@@ -4,6 +4,10 @@
 
 #include "params.h"
 
+/* ---- more bits of FEATURES ---- */
+#define FEATURE_ORDERED 0x10000 /* GLINT_DETERMINISTIC: parts of dq are added in a fixed order */
+#define FEATURE_STAGED  0x20000 /* nothing else than that: parts of dq go through shared memory (DQ_STAGED) */
+
 /* The gradient of q is summed over key blocks in float32. Its accumulators live in a ring of slots that stays in L2, one slot a query head in
  * flight: block (key block n of head x) adds its part of every row block to slot x % dq_slots. Row blocks come in chunks. Who adds the last
  * part of a chunk puts it into a queue; any block takes it from there, converts it to its place in dq and clears its accumulators. Head
@@ -55,22 +59,23 @@ typedef struct glint_backward_params {
   int32_t gradient_float; /* 1: dq, dk, dv are float32 */
   int32_t accumulate;     /* 1: add to dq, dk, dv */
   int32_t deterministic;  /* 1: parts of dq are added in the order of key blocks */
+  int32_t fixed_tickets;  /* 1: the n-th tile of block b has the ticket b + n * grid; 0: tickets are drawn from tile_counter */
 
   /* backward_fa2.c and backward_finish.c. There dq_accum is float [batch, heads_q, q_blocks][TILE_Q * HEAD_DIM] in the order of
    * parts/backward_accumulators.h, dq_parts u32 [batch * heads_q][q_blocks] (deterministic only), tile_counter one u32. */
   const void *q, *k, *v;
   glint_stride q_stride, k_stride, v_stride;
-  int32_t o_float, do_float;           /* o, d_o are float32 */
+  int32_t o_float, do_float; /* o, d_o are float32 */
   int32_t dq_float, dk_float, dv_float;
-  int32_t adds_four;                   /* 1: this is Hopper, whose code adds four accumulators at once */
-  int32_t padded_dim;                  /* HEAD_DIM of the main kernel */
-  int32_t lse_is_natural;              /* lse2 holds lse itself */
-  const float *sinks;                  /* [heads_q] */
+  int32_t adds_four;      /* 1: this is Hopper, whose code adds four accumulators at once */
+  int32_t padded_dim;     /* HEAD_DIM of the main kernel */
+  int32_t lse_is_natural; /* lse2 holds lse itself */
+  const float *sinks;     /* [heads_q] */
   float *dsinks;
-  const void *bias;                    /* as in glint_forward_params */
+  const void *bias; /* as in glint_forward_params */
   int64_t bias_batch_stride, bias_head_stride, bias_row_stride, bias_key_stride;
   int32_t bias_float;
-  float *dbias;                        /* NULL: not wanted; broadcast axes have stride 0 */
+  float *dbias; /* NULL: not wanted; broadcast axes have stride 0 */
   int64_t dbias_stride[4], dbias_shape[4];
 } glint_backward_params;
 

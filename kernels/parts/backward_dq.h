@@ -32,6 +32,35 @@ FN void count_part(const glint_backward_params *p, const tile *t, i32 x, i32 chu
   enqueue(p, x, chunk, 1);
 }
 
+// In order: the block's part of one row block after the other, as it comes to lie in shared memory, when the parts before it are in. The look
+// whether the next one's turn has come goes on beside the addition. Returns `step` afterwards.
+FN u32 add_in_order(const glint_backward_params *p, u32 smem, const tile *t, i32 x, u32 step) {
+  u32 *parts = p->dq_parts + (u32)(x % p->dq_slots * p->chunks);
+  float *accum = p->dq_accum + (u64)(u32)(x % p->dq_slots * p->q_blocks) * (TILE_Q * HEAD_DIM);
+  int ready = 0;
+  NO_UNROLL
+  for (i32 m = t->block_first; m < t->block_end; m++, step++) {
+    u32 before = parts_before(p, t, m);
+    if (p->dq && !ready) wait_for_turn(p, t, parts + m, m);
+    mbarrier_wait(dq_full(smem, 0), step & 1);
+    if (p->dq) {
+      fence_proxy_async_global();
+      tma_reduce_add_1d_f32(accum + (u64)(u32)m * (TILE_Q * HEAD_DIM), smem + SMEM_DQ, DQ_BYTES);
+      tma_store_commit();
+      ready = m + 1 < t->block_end && gmem_load_acquire_u32(parts + m + 1) == parts_before(p, t, m + 1);
+      tma_store_wait_read(0);
+    }
+    mbarrier_arrive(dq_empty(smem, 0));
+    if (!p->dq) continue;
+    tma_store_wait(0);
+    fence_proxy_async_global();
+    int last = before + 1 == (u32)key_blocks_of(p, t, m, m + 1);
+    gmem_store_release_u32(parts + m, last ? 0 : before + 1);
+    if (last) enqueue(p, x, m, 1);
+  }
+  return step;
+}
+
 FN void count(const glint_backward_params *p, u32 smem) {
   u32 step = 0;
   NO_UNROLL
@@ -45,6 +74,10 @@ FN void count(const glint_backward_params *p, u32 smem) {
     for (i32 g = 0; g < p->group; g++) {
       i32 x = id.pair * p->group + g;
       if (id.key_block == 0 && p->dq) enqueue_unseen(p, &t, x);
+      if (DQ_STAGED) {
+        step = add_in_order(p, smem, &t, x, step);
+        continue;
+      }
       NO_UNROLL
       for (i32 chunk = t.block_first / p->chunk; chunk * p->chunk < t.block_end; chunk++, step++) {
         u32 ring = ring_index(step, DQ_RING);

@@ -48,12 +48,12 @@ FN void load_rows(const glint_backward_params *p, u32 smem, const tile *t, i32 h
 
 FN void load(const glint_backward_params *p, u32 smem) {
   u32 step = 0, n = 0;
-  i32 ticket = (i32)atomic_add_u32(p->tile_counter, 1);
+  i32 ticket = p->fixed_tickets ? (i32)block_id_x() : (i32)atomic_add_u32(p->tile_counter, 1);
   NO_UNROLL
   for (;;) {
     tile_id id = tile_of_ticket(p, ticket);
     if (id.pair < 0) break;
-    ticket = (i32)atomic_add_u32(p->tile_counter, 1); // long before it is needed
+    ticket = p->fixed_tickets ? ticket + (i32)grid_size_x() : (i32)atomic_add_u32(p->tile_counter, 1); // long before it is needed
     tile t = locate_tile(p, id);
     if (t.key0 >= t.len_k && id.key_block > 0) continue; // this sequence ends before
     if (p->dq)

@@ -137,19 +137,31 @@ FN void store_keys(const glint_backward_params *p, const tile *t, const key_grad
     store_keys_direct(p, t, g, x, key_row, thread);
 }
 
-// Deterministic: one thread of the block looks whether its turn has come, while the products of the step are under way. BAR_BOTH comes between
-// that and the first addition of anyone.
-FN void await_turn(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m) {
-  tile t = locate_tile(p, read_tile(smem, slot));
-  wait_for_turn(p, &t, p->dq_parts + block, m);
-}
-
 // This thread's share of a part of dQ into the accumulators, in fragment order.
-FN void add_dq(const glint_backward_params *p, u32 block, const float *dq, u32 warpgroup, u32 thread) {
+FN void add_dq(const glint_backward_params *p, u32 smem, u32 slot, u32 block, i32 m, const float *dq, u32 warpgroup, u32 thread) {
+  if (p->deterministic) {
+    tile t = locate_tile(p, read_tile(smem, slot));
+    if (thread == 0) wait_for_turn(p, &t, p->dq_parts + block, m);
+    bar_sync(BAR_WARPGROUP + warpgroup, 128);
+  }
   float *accum = p->dq_accum + (u64)block * (TILE_Q * HEAD_DIM) + DQ_FIRST_FRAGMENT(warpgroup) * 512 + thread * 4;
   UNROLL
   for (u32 j = 0; j < DQ_OWN_COLUMNS(warpgroup) / 8; j++)
     red_add_v4_f32(accum + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+}
+
+// The same into shared memory (where dq is not wanted, for nobody), from where the counting thread has it added. count: how many row blocks before.
+FN void stage_dq(u32 smem, u32 count, const float *dq, u32 warpgroup, u32 thread) {
+  mbarrier_wait(dq_empty(smem, 0), (count & 1) ^ 1);
+  UNROLL
+  for (u32 j = 0; j < DQ_OWN_COLUMNS(warpgroup) / 8; j++) {
+    const u32 bits[4] = {bits_from_f32(dq[4 * j]), bits_from_f32(dq[4 * j + 1]), bits_from_f32(dq[4 * j + 2]),
+                         bits_from_f32(dq[4 * j + 3])};
+    smem_store_16(smem + SMEM_DQ + (DQ_FIRST_FRAGMENT(warpgroup) + j) * 2048 + thread * 16, bits);
+  }
+  fence_proxy_async();
+  warp_sync();
+  if (thread % 32 == 0) mbarrier_arrive(dq_full(smem, 0));
 }
 
 // The warp's additions to a chunk of row blocks are made: tells the dQ warps. count: how many chunks before.

@@ -1,9 +1,14 @@
 // What every Hopper backward kernel has in shared memory: operands, barriers, and how tiles are announced in it.
 //
 // Beside the keys of the variants table: KV_BUFFERS (1 or 2: the next tile's K and V arrive while this one is worked on), DS_BUFFERS,
-// P_BYTES (shared memory for probabilities, 0 where they stay in registers), PIECES (1 or 2: buffers through which finished accumulators go).
+// P_BYTES (shared memory for probabilities, 0 where they stay in registers), PIECES (1 or 2: buffers through which finished accumulators go),
+// DQ_STAGED (1: parts of dq go through shared memory and are added by TMA, in order).
 #ifndef GLINT_BACKWARD_SHARED_H
 #define GLINT_BACKWARD_SHARED_H
+
+#ifndef DQ_STAGED
+#define DQ_STAGED 0
+#endif
 
 #include "../backward_params.h"
 #include "../isa/sm90.h"
@@ -56,7 +61,9 @@
 #define SMEM_DS       (SMEM_DO + STAGES * Q_BYTES)
 #define SMEM_P        (SMEM_DS + DS_BUFFERS * DS_BYTES)
 #define SMEM_PIECES   (SMEM_P + P_BYTES)
-#define SMEM_LSE      (SMEM_PIECES + PIECES * PIECE_BYTES)
+#define DQ_BYTES      (TILE_Q * HEAD_DIM * 4)
+#define SMEM_DQ       (SMEM_PIECES + PIECES * PIECE_BYTES)
+#define SMEM_LSE      (SMEM_DQ + DQ_STAGED * DQ_BYTES)
 #define SMEM_DELTA    (SMEM_LSE + STAGES * TILE_Q * 4)
 #define SMEM_BARRIERS (SMEM_DELTA + STAGES * TILE_Q * 4)
 #define SMEM_BYTES    (SMEM_BARRIERS + 512)
@@ -65,7 +72,7 @@
 #endif
 
 // mbarriers
-#define DQ_RING 8
+#define DQ_RING (DQ_STAGED ? 1 : 8)
 FN u32 barrier(u32 smem, u32 i) { return smem + SMEM_BARRIERS + 8 * i; }
 FN u32 kv_full(u32 smem, u32 i) { return barrier(smem, i); }
 FN u32 kv_empty(u32 smem, u32 i) { return barrier(smem, 2 + i); }

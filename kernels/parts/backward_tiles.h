@@ -106,12 +106,16 @@ FN void visible_rows(const glint_backward_params *p, const tile *t, i32 key, i32
   *last = key - t->shift + p->window_left - row0;
 }
 
-// Deterministic order: the parts of key blocks with earlier tickets are in. Chunks are single row blocks then.
-FN void wait_for_turn(const glint_backward_params *p, const tile *t, const u32 *parts, i32 m) {
+// Deterministic order: how many key blocks with earlier tickets add to row block m. Chunks are single row blocks then.
+FN u32 parts_before(const glint_backward_params *p, const tile *t, i32 m) {
   i32 row_last = smaller((m + 1) * TILE_Q, t->used_q) - 1, own = t->key0 / TILE_K;
   i32 key_first = larger(0, m * TILE_Q + t->shift - p->window_left),
       key_last = smaller(t->used_k - 1, row_last + t->shift + p->window_right);
-  u32 before = (u32)(last_keys_first(p) ? key_last / TILE_K - own : own - key_first / TILE_K);
+  return (u32)(last_keys_first(p) ? key_last / TILE_K - own : own - key_first / TILE_K);
+}
+
+FN void wait_for_turn(const glint_backward_params *p, const tile *t, const u32 *parts, i32 m) {
+  u32 before = parts_before(p, t, m);
   while (gmem_load_acquire_u32(parts) != before) nanosleep(32);
 }
 

@@ -1,8 +1,8 @@
 /* The backward pass on GPUs: which kernel, and how much workspace. The rule is that of the forward pass: the first line of
  * kernels/variants.txt that can do it on this GPU. */
 #include "cuda/backward.h"
+#include "backward_params.h"
 #include "cuda/backward_cut.h"
-#include "params.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,6 +62,7 @@ static int is_aligned(const glint_view *v) {
 /* FEATURE_ bits beyond those of the forward pass. Sinks are in lse, and their gradient comes afterwards, for every kernel. */
 static uint32_t features_of(const glint_work *w) {
   uint32_t need = glint_cuda_features(w) & ~(uint32_t)(FEATURE_SINKS | FEATURE_SPLIT);
+  if (w->flags & GLINT_DETERMINISTIC) need |= FEATURE_ORDERED;
   if (w->d_o.dtype == GLINT_FLOAT32) need |= FEATURE_O_FLOAT;
   if (!is_aligned(&w->d_o) || !is_aligned(&w->dq) || !is_aligned(&w->dk) || !is_aligned(&w->dv)) need |= FEATURE_UNALIGNED;
   return need;
@@ -96,7 +97,8 @@ static int serves(const glint_choice *c, const glint_variant *v, const glint_wor
   return is_main(v) && (!c->arch || v->arch == c->arch) && strncmp(v->name, c->kernel, strlen(c->kernel)) == 0 &&
          (v->arch == 90 ? c->machine->compute == 90 : c->machine->compute >= v->arch) && glint_cuda_occupancy(c->machine, v) >= 1 &&
          v->dtype == (int32_t)w->q.dtype && v->head_dim >= w->head_dim && v->head_dim_v >= w->head_dim_v && !(need & ~v->features) &&
-         (glint_backward_kind(v) != BACKWARD_SLOTS || is_for_tma(w)) && glint_backward_prepare(c->variants, v, w);
+         !((v->features & FEATURE_STAGED) && !(need & FEATURE_ORDERED)) && (glint_backward_kind(v) != BACKWARD_SLOTS || is_for_tma(w)) &&
+         glint_backward_prepare(c->variants, v, w);
 }
 
 static void fill_plan(const glint_choice *choice, const glint_variant *v, const glint_work *w, const backward_cut *c,
@@ -114,7 +116,7 @@ static void fill_plan(const glint_choice *choice, const glint_variant *v, const 
   plan->threads = v->threads;
   plan->registers = v->registers;
   plan->shared_bytes = v->shared_bytes;
-  plan->grid = v->persistent && c->tiles > at_once ? at_once : c->tiles;
+  plan->grid = c->grid;
   plan->waves_x100 = c->tiles * 100 / at_once;
   plan->flops = 2.0 * (3.0 * (double)w->head_dim + 2.0 * (double)w->head_dim_v) * glint_cuda_visible_pairs(w);
   plan->bytes = 2.0 * 2.0 * (double)w->total_q * (double)w->heads_q * (double)(w->head_dim + w->head_dim_v) +

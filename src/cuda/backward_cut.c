@@ -1,7 +1,7 @@
 /* How the work of the backward pass is cut. */
 #include "cuda/backward_cut.h"
+#include "backward_params.h"
 #include "cuda/backward.h"
-#include "params.h"
 
 #include <string.h>
 
@@ -28,6 +28,17 @@ static void cut_slots(backward_cut *c, const glint_variant *v, const glint_work 
   c->queue_words = 2 * (size_t)(w->batch * w->heads_q) * (size_t)c->chunks;
   c->accum_bytes = (size_t)c->dq_slots * (size_t)c->rows_padded * (size_t)v->head_dim * sizeof(float);
   c->clear_bytes = c->accum_bytes + ((size_t)c->dq_slots * (size_t)(c->chunks + 1) + c->queue_words + 3) * sizeof(uint32_t);
+}
+
+/* Key blocks of a head add to dq in order, each a little behind the one before it. A multiple of their number of blocks, with tickets that are
+ * fixed, keeps every block at its place in that order from head to head; otherwise each head would have to wait for the end of the last. A
+ * window to the right orders them by itself (last_keys_first). */
+static void line_up(backward_cut *c, const glint_work *w, int32_t right, int64_t at_once) {
+  if (!(w->flags & GLINT_DETERMINISTIC) || right != GLINT_UNBOUNDED || c->tiles < at_once) return;
+  const int64_t lined_up = at_once / c->k_blocks * c->k_blocks;
+  if (lined_up * 100 < at_once * 85) return;
+  c->grid = lined_up;
+  c->fixed_tickets = 1;
 }
 
 static void cut_all_heads(backward_cut *c, const glint_variant *v, const glint_work *w) {
@@ -66,6 +77,9 @@ backward_cut glint_backward_cut(const glint_machine *m, const glint_variant *v, 
   if (kind == BACKWARD_HEADS) cut_all_heads(&c, v, w);
   if (kind == BACKWARD_HALVES) c.tiles = w->batch * w->heads_q * c.q_blocks;
   c.clear_bytes = (c.clear_bytes + 15) / 16 * 16;
+  const int64_t at_once = (int64_t)m->multiprocessors * glint_cuda_occupancy(m, v);
+  c.grid = v->persistent && c.tiles > at_once ? at_once : c.tiles;
+  if (kind == BACKWARD_SLOTS) line_up(&c, w, right, at_once);
   return c;
 }
 

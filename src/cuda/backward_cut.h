@@ -7,6 +7,8 @@
 typedef struct backward_cut {
   int32_t q_blocks, k_blocks, rows_padded, heads_together, dq_slots, chunk, chunks;
   int64_t tiles;
+  int64_t grid;
+  int32_t fixed_tickets;
   size_t lse_bytes;   /* of lse2, and of delta */
   size_t accum_bytes; /* dq_accum */
   size_t queue_words;

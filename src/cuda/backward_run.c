@@ -112,6 +112,7 @@ static void fill_params(const glint_variant *v, const glint_work *w, const backw
   const glint_view *gradient = w->dq.data ? &w->dq : w->dk.data ? &w->dk : &w->dv;
   p->gradient_float = gradient->dtype == GLINT_FLOAT32;
   p->accumulate = w->accumulate;
+  p->fixed_tickets = c->fixed_tickets;
   p->deterministic = (w->flags & GLINT_DETERMINISTIC) != 0;
 
   p->lse2 = (void *)workspace;

@@ -3,11 +3,11 @@
  * that none was found, nor any bank conflict at the line's own head_dim. With GLINT_TEST_ENGINE=cuda in the environment on the GPU.
  *
  *   test_variants NAME [problems]      (a prefix of NAME runs several) */
+#include "backward_params.h"
 #include "cuda/path.h"
 #include "cuda/simulator.h"
 #include "cuda/variant.h"
 #include "device_memory.h"
-#include "params.h"
 #include "sim.h"
 #include "testkit.h"
 
@@ -70,15 +70,15 @@ static void random_problems(run *r, int problems) {
   const int32_t d = r->variant->head_dim;
   const int32_t dims[] = {d, d, d > 16 ? d - 8 : d, d > 32 ? (d / 2 + 8) / 8 * 8 : d};
   testkit_options options = {.features = testkit_features(r->variant),
-                                   .dtypes = 1u << r->variant->dtype,
-                                   .head_dims = dims,
-                                   .head_dims_count = 4,
-                                   .memory = r->memory,
-                                   .max_work =
-                                       r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
+                             .dtypes = 1u << r->variant->dtype,
+                             .head_dims = dims,
+                             .head_dims_count = 4,
+                             .memory = r->memory,
+                             .max_work = r->variant->tile_q < 64 ? 1 << 18 : 3 << 20}; /* small tiles: no matrix unit, slow to model */
   for (uint64_t n = 0; n < (uint64_t)problems; n++) {
     testkit_report report;
-    options.flags = is_backward(r->variant) && n / MODES % 2 ? GLINT_DETERMINISTIC : 0;
+    options.flags =
+        r->variant->features & FEATURE_STAGED || (r->variant->features & FEATURE_ORDERED && n / MODES % 2) ? GLINT_DETERMINISTIC : 0;
     set_modes(r, n);
     testkit_run_case(r->context, &options, r->seed, n, &report);
     tell(r, &report, "random problem", n);
