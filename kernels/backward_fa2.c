@@ -11,7 +11,7 @@
 // ldmatrix.trans from the tile as it lies. dQ is added in float32 in L2 (parts/backward_accumulators.h), and backward_finish.c converts it.
 //
 // Keys of the variants table: ROW_WARPS: warps side by side along the rows in S and dP, the others along the keys; PASSES: S and dP are made
-// TILE_K / PASSES keys at a time. TOGETHER 1: both in one loop, 0: one after the other. STAGES 2: the next Q and dO arrive while these are worked on; 1: after them.
+// TILE_K / PASSES keys at a time. DQ_PARTS 2: half of dQ is added before dK's product and half after. TOGETHER 1: both in one loop, 0: one after the other. STAGES 2: the next Q and dO arrive while these are worked on; 1: after them.
 #include "backward_params.h"
 
 #define BOXES_D        (HEAD_DIM / 64)
@@ -117,15 +117,19 @@ FN int copies_in_chunks(const glint_backward_params *p) {
   return any % 16 == 0;
 }
 
-// Q and dO of a step into a stage.
-FN void copy_rows(const glint_backward_params *p, u32 smem, const walk *w, u32 stage) {
-  const int chunks = parked_chunks(smem + SMEM_TILE);
+// Q of a step into a stage; then dO. Apart, because the queue of memory instructions is short.
+FN void copy_queries(const glint_backward_params *p, u32 smem, const walk *w, u32 stage) {
   const parked_tile t = unpark_tile(smem + SMEM_TILE);
-  const i32 row = t.row_q + w->m * TILE_Q, valid = t.used_q - w->m * TILE_Q;
-  const copy_source q = copy_from(0, p->q, &p->q_stride, t.batch_q, w->head, row),
-                    d_o = copy_from(0, p->d_o, &p->do_stride, t.batch_q, w->head, row);
-  copy_tile(smem + SMEM_Q + stage * Q_BYTES, &q, 0, TILE_Q, HEAD_DIM, valid, p->head_dim, chunks);
-  copy_tile(smem + SMEM_DO + stage * Q_BYTES, &d_o, 0, TILE_Q, HEAD_DIM, valid, p->head_dim_v, chunks);
+  const copy_source q = copy_from(0, p->q, &p->q_stride, t.batch_q, w->head, t.row_q + w->m * TILE_Q);
+  copy_tile(smem + SMEM_Q + stage * Q_BYTES, &q, 0, TILE_Q, HEAD_DIM, t.used_q - w->m * TILE_Q, p->head_dim,
+            parked_chunks(smem + SMEM_TILE));
+  cp_async_commit();
+}
+FN void copy_gradients(const glint_backward_params *p, u32 smem, const walk *w, u32 stage) {
+  const parked_tile t = unpark_tile(smem + SMEM_TILE);
+  const copy_source d_o = copy_from(0, p->d_o, &p->do_stride, t.batch_q, w->head, t.row_q + w->m * TILE_Q);
+  copy_tile(smem + SMEM_DO + stage * Q_BYTES, &d_o, 0, TILE_Q, HEAD_DIM, t.used_q - w->m * TILE_Q, p->head_dim_v,
+            parked_chunks(smem + SMEM_TILE));
   cp_async_commit();
 }
 
@@ -201,6 +205,15 @@ FN void both_products(float s[M_TILES][N_TILES][4], float dp[M_TILES][N_TILES][4
         mma_16(dp[m][j + 1], c[m], d + 2);
       }
     }
+  }
+}
+
+// One of `steps` equal parts of this warp's dQ to its accumulators: the queue of memory instructions is short.
+FN void add_dq(const glint_backward_params *p, float *accum, const float dq[DQ_TILES][8][4], i32 step, i32 steps) {
+  UNROLL
+  for (i32 n = 0; n < DQ_TILES * 8 / steps; n++) {
+    const i32 i = (step * (DQ_TILES * 8 / steps) + n) / 8, j = (step * (DQ_TILES * 8 / steps) + n) % 8;
+    add_fragment(p, accum + i * BOXES_D * PIECE_FLOATS + j * 128, tid() % 32, dq[i][j]);
   }
 }
 
@@ -309,27 +322,23 @@ FN void scores_of_step(const glint_backward_params *p, u32 smem, const walk *ste
   }
 }
 
-// This warp's part of dQ to the accumulators; deterministic: when its key block's turn has come.
-FN void add_dq(const glint_backward_params *p, u32 smem, const walk *w, const float dq[DQ_TILES][8][4]) {
-  const u32 box = tid() / 32 % BOXES_D, share = tid() / 32 / BOXES_D;
-  const i32 batch = (i32)smem_load_4(smem + SMEM_TILE);
-  const i64 block = ((i64)batch * p->heads_q + w->head) * p->q_blocks + w->m;
-  float *accum = p->dq_accum + block * (TILE_Q * HEAD_DIM) + (share * DQ_TILES * BOXES_D + box) * PIECE_FLOATS;
-  if (p->deterministic) {
-    const parked_tile parked = unpark_tile(smem + SMEM_TILE);
-    tile t;
-    t.key0 = parked.key0, t.shift = parked.shift, t.used_q = parked.used_q, t.used_k = parked.used_k;
-    if (tid() == 0) wait_for_turn(p, &t, p->dq_parts + block, w->m);
-    cta_sync();
-  }
-  UNROLL
-  for (u32 i = 0; i < DQ_TILES; i++) UNROLL
-  for (u32 n = 0; n < 8; n++) add_fragment(p, accum + i * BOXES_D * PIECE_FLOATS + n * 128, tid() % 32, dq[i][n]);
-  if (p->deterministic) {
-    fence_gpu();
-    cta_sync();
-    if (tid() == 0) atomic_add_release_u32(p->dq_parts + block, 1);
-  }
+// The block of accumulators, counted over all heads, that a step adds to.
+FN i64 accumulators_of(const glint_backward_params *p, u32 smem, const walk *w) {
+  return ((i64)(i32)smem_load_4(smem + SMEM_TILE) * p->heads_q + w->head) * p->q_blocks + w->m;
+}
+
+// Deterministic: before a block adds to dQ and after. Its key block's turn must have come.
+FN void begin_turn(const glint_backward_params *p, u32 smem, const walk *w) {
+  const parked_tile parked = unpark_tile(smem + SMEM_TILE);
+  tile t;
+  t.key0 = parked.key0, t.shift = parked.shift, t.used_q = parked.used_q, t.used_k = parked.used_k;
+  if (tid() == 0) wait_for_turn(p, &t, p->dq_parts + accumulators_of(p, smem, w), w->m);
+  cta_sync();
+}
+FN void end_turn(const glint_backward_params *p, u32 smem, const walk *w) {
+  fence_gpu();
+  cta_sync();
+  if (tid() == 0) atomic_add_release_u32(p->dq_parts + accumulators_of(p, smem, w), 1);
 }
 
 // ---- the end ------------------------------------------------------------------------------------------------------------------------
@@ -395,7 +404,8 @@ FN void backward(const glint_backward_params *p) {
     park_tile(smem + SMEM_TILE, &t, &blocks, chunks);
     cta_sync();
     copy_keys(p, smem, &t, chunks);
-    copy_rows(p, smem, &w, 0);
+    copy_queries(p, smem, &w, 0);
+    copy_gradients(p, smem, &w, 0);
     copy_stats(p, smem, &w);
     NO_UNROLL
     for (u32 stage = 0; w.left >= 0; stage = STAGES > 1 ? stage ^ 1 : 0) {
@@ -403,20 +413,26 @@ FN void backward(const glint_backward_params *p) {
       const walk next = next_step(smem + SMEM_TILE, &w);
       cp_async_wait(0);
       cta_sync(); // and all warps are through with the step before: its stage, P and dS are free
-      if (STAGES > 1 && w.left > 0) copy_rows(p, smem, &next, stage ^ 1);
+      if (STAGES > 1 && w.left > 0) copy_queries(p, smem, &next, stage ^ 1);
       scores_of_step(p, smem, &w, stage, &place);
       cta_sync();
+      if (STAGES > 1 && w.left > 0) copy_gradients(p, smem, &next, stage ^ 1);
       if (w.left > 0) copy_stats(p, smem, &next);
+      float dq[DQ_TILES][8][4], *accum = NULL;
       add_key_gradient(dv, smem + SMEM_P, d_o, keys_of_p, lane_a);
       if (p->dq) {
-        float dq[DQ_TILES][8][4];
         query_gradient(dq, smem + SMEM_DS, smem + SMEM_K + box * (TILE_K * 128), rows_of_p, lane_a);
-        add_dq(p, smem, &w, (const float(*)[8][4])dq);
+        accum = p->dq_accum + accumulators_of(p, smem, &w) * (TILE_Q * HEAD_DIM) + (share * DQ_TILES * BOXES_D + box) * PIECE_FLOATS;
+        if (p->deterministic) begin_turn(p, smem, &w);
+        add_dq(p, accum, (const float(*)[8][4])dq, 0, DQ_PARTS);
       }
       add_key_gradient(dk, smem + SMEM_DS, q, keys_of_p, lane_a);
+      if (p->dq && DQ_PARTS > 1) add_dq(p, accum, (const float(*)[8][4])dq, 1, DQ_PARTS);
+      if (p->dq && p->deterministic) end_turn(p, smem, &w);
       if (STAGES == 1 && w.left > 0) {
         cta_sync();
-        copy_rows(p, smem, &next, 0);
+        copy_queries(p, smem, &next, 0);
+        copy_gradients(p, smem, &next, 0);
       }
       w = next;
     }

@@ -22,7 +22,7 @@ backward_kind glint_backward_kind(const glint_variant *v) {
 static void cut_slots(backward_cut *c, const glint_variant *v, const glint_work *w, int64_t slots, int64_t pairs, int64_t group) {
   c->chunk = 1;
   if (!(w->flags & GLINT_DETERMINISTIC)) /* few counts, but several chunks a head even when it is short */
-    while (2 * c->chunk * v->tile_q <= CHUNK_ROWS && 2 * c->chunk * 8 * (int64_t)v->tile_q <= w->seqlen_q) c->chunk *= 2;
+    while (2 * c->chunk * v->tile_q <= CHUNK_ROWS && 2 * c->chunk * 4 * (int64_t)v->tile_q <= w->seqlen_q) c->chunk *= 2;
   c->chunks = (int32_t)ceil_div(c->q_blocks, c->chunk);
   c->dq_slots = (int32_t)(clamp(slots, 1, pairs > 0 ? pairs : 1) * group);
   c->queue_words = 2 * (size_t)(w->batch * w->heads_q) * (size_t)c->chunks;
