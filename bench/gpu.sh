@@ -15,7 +15,7 @@
 #   sanitize  compute-sanitizer's four tools on every kernel of the table, side by side
 #   ampere    the Ampere kernels and PyTorch's FlashAttention-2 taking turns on the papers' grid to 64K, and their ratios; odd lengths
 #   best      the plan's choice beside cuDNN and FlashAttention-2; odd lengths
-#   backward  the backward pass beside cuDNN
+#   backward  the backward pass, Hopper's kernels (with GLINT_DETERMINISTIC too) and Ampere's, beside cuDNN and FlashAttention-2
 #   ladder    plain arithmetic, FlashAttention-1, -2 and -3 on the same problem
 #   ncu       registers, shared memory, occupancy, tensor cores by kernel
 # Results go to $OUT (default build-gpu/results): logs, and CSV where a part measures. Each program runs under a time limit, so nothing can hang the
@@ -123,7 +123,10 @@ run_part() {
     part best 100 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 90 -- gpu_bench
     part best-odd 40 gpu_bench --seqlen 1000,1023,1024,4096,4097 --reps 9
     ;;
-  backward) part backward 100 python3 "$here/torch_peers.py" --backward --peers cudnn --no-ceilings --seconds 90 -- gpu_bench --backward ;;
+  backward)
+    part backward 130 python3 "$here/torch_peers.py" --backward --no-ceilings --seconds 115 -- gpu_bench --backward --check 0 \
+      --kernel glint_backward_fa3,glint_backward_fa2,glint_backward_fa3+deterministic
+    ;;
   ladder) part ladder 60 glint bench --ladder --csv --heads 16 --head-dim 128 --seqlen 512,1024 --seconds 0.1 ;;
   ncu) OUT=$out/ncu part ncu 100 "$here/ncu_ampere.sh" "$(command -v gpu_bench)" ;;
   *) echo "unknown part $1: ${beside[*]} ${alone[*]}" && exit 2 ;;
