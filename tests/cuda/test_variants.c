@@ -165,7 +165,8 @@ static int test_variant(const glint_variant *v, const glint_sim_interface *simul
 
 /* What runs before others, or beside them, is tested with them (backward_prepare.c) or by itself (quantize.c). */
 static int computes_attention(const glint_variant *v) {
-  return strncmp(v->source, "forward", strlen("forward")) == 0 || strncmp(v->source, "backward_fa", strlen("backward_fa")) == 0;
+  return strncmp(v->source, "forward", strlen("forward")) == 0 || strncmp(v->source, "backward_fa", strlen("backward_fa")) == 0 ||
+         strcmp(v->source, "backward_simple.c") == 0;
 }
 
 /* NULL: not usable. */
