@@ -5,8 +5,6 @@
  * written. */
 #include "backward.h"
 
-#include "../api/philox.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -125,21 +123,11 @@ static void mask_rows(const glint_cpu_backward_run *b, int64_t base, int64_t fir
 
 /* Dropout's factors of a tile. */
 static void find_kept(const glint_cpu_backward_run *b, int64_t base, int64_t first, int keys) {
-  const glint_work *w = b->run.w;
-  int64_t panel = b->run.plan->kernels->panel;
-  float *keep = b->arena->keep;
-  memset(keep, 0, (size_t)(keys * panel) * sizeof(float));
-  for (int64_t n = 0; n < panel && base + n < b->run.item.rows; n++) {
-    uint32_t batch_head = (uint32_t)(b->run.item.b * w->heads_q + glint_cpu_head(&b->run, base + n));
-    uint32_t i = (uint32_t)glint_cpu_position(&b->run, base + n);
-    for (int64_t block = first / 8; block * 8 < first + keys; block++) {
-      uint16_t u[8];
-      glint_dropout_block(w->dropout_seed, w->dropout_offset, batch_head, i, (uint32_t)block, u);
-      for (int64_t t = 0; t < 8; t++) {
-        int64_t j = block * 8 + t - first;
-        if (j >= 0 && j < keys && u[t] >= w->drop_threshold) keep[j * panel + n] = w->keep_scale;
-      }
-    }
+  const glint_cpu_kernels *kernels = b->run.plan->kernels;
+  const glint_cpu_dropout d = glint_cpu_dropout_of(&b->run, base);
+  for (int64_t j = first, end; j < first + keys; j = end) {
+    end = j / 8 * 8 + 8 < first + keys ? j / 8 * 8 + 8 : first + keys;
+    kernels->keep(b->arena->keep + (j - first) * kernels->panel, (uint32_t)(j / 8), (int)(j % 8), (int)(j % 8 + end - j), &d);
   }
 }
 

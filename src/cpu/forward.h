@@ -66,6 +66,9 @@ void glint_cpu_few_item(const glint_cpu_run *run);
 /* Softcap, bias and ALiBi on arena->s: the panel whose first row is base, keys first .. first + keys. Scores are natural afterwards. */
 void glint_cpu_change_scores(const glint_cpu_run *run, int64_t base, int64_t first, int keys);
 
+/* Of the panel whose first row is base. */
+glint_cpu_dropout glint_cpu_dropout_of(const glint_cpu_run *run, int64_t base);
+
 /* Result of row r (head and position of the item): o not normalised, maximum m in run->units, sum l. Goes to o and lse, or to partial. */
 void glint_cpu_finish_row(const glint_cpu_run *run, int64_t r, const float *o, float m, float l);
 /* o = 0 and lse = -inf for rows that exist but are not used. */

@@ -35,6 +35,13 @@ typedef struct glint_cpu_scores {
   const float *position; /* relative to the block's first key */
 } glint_cpu_scores;
 
+/* What dropout's numbers are made of, and what they decide: kept where a number is at least threshold. */
+typedef struct glint_cpu_dropout {
+  uint32_t key[2], offset, threshold;
+  float factor; /* of what is kept */
+  uint32_t row[GLINT_CPU_PANEL_MAX], batch_head[GLINT_CPU_PANEL_MAX];
+} glint_cpu_dropout;
+
 /* One panel against one block with nothing between the scores and the probabilities but a mask. */
 typedef struct glint_cpu_step {
   const float *q, *k, *v; /* k and v: the block's first key */
@@ -99,6 +106,10 @@ typedef struct glint_cpu_kernels {
   /* scores, mask, softmax and accumulate in one, as the instruction set likes it best. A row's bits do not depend on the other rows, nor on
    * first and keys, as long as what these leave out is masked. */
   void (*attend)(const glint_cpu_step *step);
+  /* Keys 8 block + first .. 8 block + end, end at most 8. keep[key][row] = factor or 0; p: probabilities as accumulate wants them, those that
+   * are dropped become 0 (bfloat16: first and end even). Both point at the row of key 8 block + first. */
+  void (*keep)(float *keep, uint32_t block, int first, int end, const glint_cpu_dropout *d);
+  void (*drop)(float *p, uint32_t block, int first, int end, const glint_cpu_dropout *d);
   /* Address of an element of packed V (a float or a bfloat16), for the careful path. */
   void *(*element)(float *v, int key, int column, int columns);
 

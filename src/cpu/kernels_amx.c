@@ -26,6 +26,8 @@
 #define TILE_ROWS
 #include "rows_template.h"
 
+#include "dropout_template.h"
+
 enum { AMX_TILE = 16, AMX_KEYS = 32 };
 
 /* Some compilers' tile intrinsics do not say what memory they read: what was stored must be in memory before them. */
@@ -387,6 +389,8 @@ const glint_cpu_kernels glint_cpu_amx_bf16 = {
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
     .attend = FN(attend),
+    .keep = FN(keep),
+    .drop = FN(drop),
     .element = FN(element),
     .rows = &FN(rows),
     .backward = &FN(backward),

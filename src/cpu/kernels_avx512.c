@@ -20,6 +20,8 @@
 #define STRIP 4
 #include "rows_template.h"
 
+#include "dropout_template.h"
+
 #include "backward_template.h"
 
 const glint_cpu_kernels glint_cpu_avx512_f32 = {
@@ -41,6 +43,8 @@ const glint_cpu_kernels glint_cpu_avx512_f32 = {
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
     .attend = FN(attend),
+    .keep = FN(keep),
+    .drop = FN(drop),
     .element = FN(element),
     .rows = &FN(rows),
     .backward = &FN(backward),

@@ -21,6 +21,8 @@
 #define STRIP 4
 #include "rows_template.h"
 
+#include "dropout_template.h"
+
 const glint_cpu_kernels glint_cpu_avx512_bf16 = {
     .name = "avx512_bf16",
     .isa = GLINT_ISA_AVX512_BF16,
@@ -41,6 +43,8 @@ const glint_cpu_kernels glint_cpu_avx512_bf16 = {
     .softmax = FN(softmax),
     .accumulate = FN(accumulate),
     .attend = FN(attend),
+    .keep = FN(keep),
+    .drop = FN(drop),
     .element = FN(element),
     .rows = &FN(rows),
 };

@@ -2,7 +2,6 @@
 #include "forward.h"
 
 #include "../api/convert.h"
-#include "../api/philox.h"
 
 #include <math.h>
 #include <string.h>
@@ -132,25 +131,25 @@ static void find_limits(const glint_cpu_run *run, int64_t base, int64_t block_fi
   }
 }
 
+glint_cpu_dropout glint_cpu_dropout_of(const glint_cpu_run *run, int64_t base) {
+  const glint_work *w = run->w;
+  glint_cpu_dropout d = {.offset = (uint32_t)w->dropout_offset, .threshold = (uint32_t)w->drop_threshold, .factor = w->keep_scale};
+  d.key[0] = (uint32_t)w->dropout_seed, d.key[1] = (uint32_t)(w->dropout_seed >> 32) ^ (uint32_t)(w->dropout_offset >> 32);
+  for (int64_t n = 0; n < run->plan->kernels->panel && base + n < run->item.rows; n++) {
+    d.row[n] = (uint32_t)glint_cpu_position(run, base + n);
+    d.batch_head[n] = (uint32_t)(run->item.b * w->heads_q + glint_cpu_head(run, base + n));
+  }
+  return d;
+}
+
 /* Clears the probabilities that dropout takes; the factor 1 / (1 - p) is applied with the normalisation. */
 static void drop(const glint_cpu_run *run, int64_t base, int64_t first, int keys) {
-  const glint_work *w = run->w;
   const glint_cpu_kernels *kernels = run->plan->kernels;
-  for (int64_t n = 0; n < kernels->panel && base + n < run->item.rows; n++) {
-    uint32_t batch_head = (uint32_t)(run->item.b * w->heads_q + glint_cpu_head(run, base + n));
-    uint32_t i = (uint32_t)glint_cpu_position(run, base + n);
-    for (int64_t block = first / 8; block * 8 < first + keys; block++) {
-      uint16_t u[8];
-      glint_dropout_block(w->dropout_seed, w->dropout_offset, batch_head, i, (uint32_t)block, u);
-      for (int64_t t = 0; t < 8; t++) {
-        int64_t j = block * 8 + t - first;
-        if (j < 0 || j >= keys || u[t] >= w->drop_threshold) continue;
-        if (kernels->bf16)
-          memset((char *)(run->arena->s + j / 2 * kernels->panel + n) + j % 2 * 2, 0, 2);
-        else
-          run->arena->s[j * kernels->panel + n] = 0;
-      }
-    }
+  const glint_cpu_dropout d = glint_cpu_dropout_of(run, base);
+  for (int64_t j = first, end; j < first + keys; j = end) {
+    end = j / 8 * 8 + 8 < first + keys ? j / 8 * 8 + 8 : first + keys;
+    float *p = run->arena->s + (kernels->bf16 ? (j - first) / 2 : j - first) * kernels->panel;
+    kernels->drop(p, (uint32_t)(j / 8), (int)(j % 8), (int)(j % 8 + end - j), &d);
   }
 }
 
