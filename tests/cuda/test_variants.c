@@ -2,7 +2,7 @@
  * tile's edges. On the simulator asynchronous work completes late and early, and the model's hazards fail the call, so a pass also says
  * that none was found, nor any bank conflict at the line's own head_dim. With GLINT_TEST_ENGINE=cuda in the environment on the GPU.
  *
- *   test_variants NAME [problems]      (a prefix of NAME runs several) */
+ *   test_variants NAME,... [problems]      (a prefix of a NAME runs several) */
 #include "backward_params.h"
 #include "cuda/path.h"
 #include "cuda/simulator.h"
@@ -171,6 +171,15 @@ static int computes_attention(const glint_variant *v) {
          strcmp(v->source, "backward_simple.c") == 0;
 }
 
+/* names: prefixes between commas. */
+static int is_named(const char *name, const char *names) {
+  for (size_t length; *names; names += length + (names[length] == ',')) {
+    length = strcspn(names, ",");
+    if (length && strncmp(name, names, length) == 0) return 1;
+  }
+  return 0;
+}
+
 /* NULL: not usable. */
 static const glint_sim_interface *open_simulator(void) {
   char path[4096];
@@ -190,7 +199,7 @@ int main(int argc, char **argv) {
   printf("GLINT_SEED=%llu\n", (unsigned long long)seed);
   if ((!engine || strcmp(engine, "cuda") != 0) && !(simulator = open_simulator())) return 1;
   for (const glint_variant *v = glint_variants; v->name; v++)
-    if (strncmp(v->name, argv[1], strlen(argv[1])) == 0 && computes_attention(v)) {
+    if (is_named(v->name, argv[1]) && computes_attention(v)) {
       found++;
       failed += test_variant(v, simulator, seed, argc > 2 ? atoi(argv[2]) : 16);
     }
