@@ -49,7 +49,8 @@ enum {
   TESTKIT_WORKSPACE = 1u << 23, /* the caller's workspace, poisoned */
   TESTKIT_ALL = (1u << 24) - 1,
   TESTKIT_FORWARD_ALL = TESTKIT_ALL & ~TESTKIT_BACKWARD,
-  TESTKIT_KEY_NAN = 1u << 24 /* forward: NaN in keys or values, which rows that do not see them must not feel; not in ALL: host engines only */
+  TESTKIT_KEY_NAN =
+      1u << 24 /* forward: NaN in keys or values, which rows that do not see them must not feel; not in ALL: host engines only */
 };
 
 /* Memory of the engine's kind. download must return only after everything launched before is done. 1: success. */

@@ -50,8 +50,8 @@ static int run(const shape *s) {
 }
 
 static void *run_all(void *result) {
-  static const shape shapes[] = {{200, 200, GLINT_FLOAT32, 1, 0}, {130, 300, GLINT_BFLOAT16, 0, 3}, {1, 2000, GLINT_BFLOAT16, 0, 0},
-                                 {1, 1500, GLINT_FLOAT32, 0, 5}};
+  static const shape shapes[] = {
+      {200, 200, GLINT_FLOAT32, 1, 0}, {130, 300, GLINT_BFLOAT16, 0, 3}, {1, 2000, GLINT_BFLOAT16, 0, 0}, {1, 1500, GLINT_FLOAT32, 0, 5}};
   for (size_t n = 0; n < sizeof shapes / sizeof *shapes; n++) *(int *)result |= run(&shapes[n]);
   return NULL;
 }

@@ -31,9 +31,7 @@ static void add_engine(const glint_options *options, const char *name, const cha
 }
 
 /* The oracle works on the host for all of them: a GPU's own time does not count. */
-static int64_t most_work(glint_engine kind) {
-  return (int64_t)1 << (kind == GLINT_ENGINE_SIM ? 19 : kind == GLINT_ENGINE_CUDA ? 30 : 25);
-}
+static int64_t most_work(glint_engine kind) { return (int64_t)1 << (kind == GLINT_ENGINE_SIM ? 19 : kind == GLINT_ENGINE_CUDA ? 30 : 25); }
 
 static void open_engines(void) {
   static const char *const isas[] = {"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx_bf16", "neon"};
