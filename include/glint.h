@@ -183,7 +183,7 @@ typedef struct glint_gradients {
   glint_tensor dk;     /* out: as k, summed over the query heads of a group */
   glint_tensor dv;     /* out: as v */
   glint_tensor dsinks; /* out: float32 [heads_q] */
-  glint_tensor dbias;  /* out: shape of bias, float32; summed over broadcast axes */
+  glint_tensor dbias;  /* out: shape of bias, float32; summed over broadcast axes (cuda, sim: then not with GLINT_DETERMINISTIC) */
   int32_t accumulate;  /* 1: add to what the outputs hold; 0: overwrite */
 } glint_gradients;
 
@@ -275,8 +275,8 @@ GLINT_API void glint_close(glint_context *context); /* NULL is allowed */
  * workspace on one stream are ordered by that stream. */
 GLINT_API glint_status glint_forward(glint_context *context, const glint_problem *problem);
 
-/* Gradients of glint_forward; o and lse are its results for the same problem. Without GLINT_DETERMINISTIC, dq may differ in the last bits
- * from run to run on engines that add to it atomically. */
+/* Gradients of glint_forward; o and lse are its results for the same problem. Without GLINT_DETERMINISTIC, dq (and dbias where it sums over
+ * broadcast axes) may differ in the last bits from run to run on engines that add to it atomically. */
 GLINT_API glint_status glint_backward(glint_context *context, const glint_problem *problem, const glint_gradients *gradients);
 
 /* Q, K and V to FP8 with scales, for glint_forward. A refused call writes nothing. Host engines and cuda (Hopper). Thread-safe. */
