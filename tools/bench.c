@@ -1,5 +1,7 @@
-/* glint bench: the CPU engine's speed as shares of what this machine can do, measured in the same run; and the ladder of GPU algorithms. */
+/* glint bench: the CPU engine's speed as shares of what this machine can do, measured in the same run; the ladder of GPU algorithms;
+ * and the accuracy of FP8. */
 #include "bench.h"
+#include "bench_accuracy.h"
 #include "bench_ladder.h"
 
 #include <math.h>
@@ -17,7 +19,11 @@
 
 typedef struct arguments {
   bench_arguments b;
-  int peak, decode, scaling, ladder;
+  int peak, decode, scaling, ladder, accuracy;
+  bench_list lengths;
+  const char *file, *plot;
+  glint_engine engine;
+  uint64_t seed;
   report_format format;
 } arguments;
 
@@ -26,6 +32,12 @@ enum {
   KEY_DECODE,
   KEY_SCALING,
   KEY_LADDER,
+  KEY_ACCURACY,
+  KEY_LENGTHS,
+  KEY_FILE,
+  KEY_PLOT,
+  KEY_ENGINE,
+  KEY_SEED,
   KEY_DTYPE,
   KEY_HEAD_DIM,
   KEY_CAUSAL,
@@ -47,6 +59,8 @@ static const struct argp_option option_list[] = {
     {"scaling", KEY_SCALING, NULL, 0, "1, 2, 4, ... threads, as a share of linear, beside the ceiling's own", 1},
     {"ladder", KEY_LADDER, NULL, 0,
      "plain arithmetic, FlashAttention-1, -2 and -3 on the same problem: bytes moved, by the simulator, and time, where there is a GPU", 1},
+    {"accuracy", KEY_ACCURACY, NULL, 0,
+     "FP8 attention's error against float64, for each way of quantizing, on data with outliers, normal data, and a file's", 1},
     {NULL, 0, NULL, 0, "Shapes; lists are separated by commas", 2},
     {"dtype", KEY_DTYPE, "LIST", 0, "f32, bf16, f16 (default f32,bf16; decode and ladder: bf16)", 2},
     {"head-dim", KEY_HEAD_DIM, "LIST", 0, "default 64,128; decode, scaling and ladder: 128", 2},
@@ -56,11 +70,17 @@ static const struct argp_option option_list[] = {
     {"heads", KEY_HEADS, "H[/K]", 0, "default 16; decode: 32/8", 2},
     {"isa", KEY_ISA, "LIST", 0, "default auto", 2},
     {"threads", KEY_THREADS, "LIST", 0, "default: OpenMP's", 2},
-    {NULL, 0, NULL, 0, "How", 3},
-    {"seconds", KEY_SECONDS, "X", 0, "time for each measurement (default 0.5)", 3},
-    {"footprint", KEY_FOOTPRINT, "GB", 0, "decode: keys and values that calls go through in turn, at least one problem's (default 2)", 3},
-    {"json", KEY_JSON, NULL, 0, "as JSON", 3},
-    {"csv", KEY_CSV, NULL, 0, "as CSV", 3},
+    {NULL, 0, NULL, 0, "For --accuracy", 3},
+    {"lengths", KEY_LENGTHS, "LIST", 0, "lengths for the error along the length (default 1024 to 131072)", 3},
+    {"file", KEY_FILE, "FILE.safetensors", 0, "real q, k and v", 3},
+    {"plot", KEY_PLOT, "OUT.svg", 0, "draw the results", 3},
+    {"engine", KEY_ENGINE, "NAME", 0, "also this engine's own FP8 attention", 3},
+    {"seed", KEY_SEED, "N", 0, "of the random numbers (default 1)", 3},
+    {NULL, 0, NULL, 0, "How", 4},
+    {"seconds", KEY_SECONDS, "X", 0, "time for each measurement (default 0.5)", 4},
+    {"footprint", KEY_FOOTPRINT, "GB", 0, "decode: keys and values that calls go through in turn, at least one problem's (default 2)", 4},
+    {"json", KEY_JSON, NULL, 0, "as JSON", 4},
+    {"csv", KEY_CSV, NULL, 0, "as CSV", 4},
     {0},
 };
 
@@ -112,6 +132,11 @@ static void set_defaults(arguments *a) {
     DEFAULT(b->seqlens, 512);
     DEFAULT(b->batches, 0); /* by the length */
   }
+  if (a->accuracy) {
+    DEFAULT(b->seqlens, 2048);
+    DEFAULT(a->lengths, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072);
+    if (!b->heads_q) b->heads_q = 4;
+  }
   DEFAULT(b->dtypes, GLINT_FLOAT32, GLINT_BFLOAT16);
   DEFAULT(b->head_dims, 64, 128);
   DEFAULT(b->causal, 0, 1);
@@ -135,6 +160,12 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_DECODE: a->decode = 1; return 0;
   case KEY_SCALING: a->scaling = 1; return 0;
   case KEY_LADDER: a->ladder = 1; return 0;
+  case KEY_ACCURACY: a->accuracy = 1; return 0;
+  case KEY_LENGTHS: parse_list(state, text, list_size, &a->lengths); return 0;
+  case KEY_FILE: a->file = text; return 0;
+  case KEY_PLOT: a->plot = text; return 0;
+  case KEY_ENGINE: a->engine = option_engine(state, text); return 0;
+  case KEY_SEED: a->seed = (uint64_t)option_integer(state, "seed", text, 0, INT64_MAX); return 0;
   case KEY_DTYPE: parse_list(state, text, list_dtype, &b->dtypes); return 0;
   case KEY_HEAD_DIM: parse_list(state, text, list_size, &b->head_dims); return 0;
   case KEY_CAUSAL: parse_list(state, text, list_switch, &b->causal); return 0;
@@ -149,7 +180,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_CSV: a->format = REPORT_CSV; return 0;
   case ARGP_KEY_ARG: argp_error(state, "no arguments are expected"); return 0;
   case ARGP_KEY_END:
-    if (a->peak + a->decode + a->scaling + a->ladder > 1) argp_error(state, "one of --peak, --decode, --scaling and --ladder at a time");
+    if (a->peak + a->decode + a->scaling + a->ladder + a->accuracy > 1)
+      argp_error(state, "one of --peak, --decode, --scaling, --ladder and --accuracy at a time");
     set_defaults(a);
     return 0;
   default: return ARGP_ERR_UNKNOWN;
@@ -293,8 +325,14 @@ static glint_status run_grid(const arguments *a, bench_ladder *ladder, report *r
   return GLINT_OK;
 }
 
+static glint_status run_accuracy(const arguments *a, report *r, glint_error *error) {
+  const bench_accuracy_arguments accuracy = {&a->b.head_dims, &a->b.seqlens, &a->lengths, a->b.heads_q,
+                                             a->file,         a->plot,       a->engine,   a->seed};
+  return bench_accuracy_run(&accuracy, r, error);
+}
+
 static int run(int argc, char **argv) {
-  arguments a = {.b = {.seconds = 0.5, .footprint = 2e9}};
+  arguments a = {.b = {.seconds = 0.5, .footprint = 2e9}, .seed = 1};
   argp_parse(&parser, argc, argv, 0, NULL, &a);
   report r;
   glint_error error = {{0}};
@@ -303,6 +341,9 @@ static int run(int argc, char **argv) {
   if (a.peak) {
     report_open(&r, a.format, peak_columns, sizeof peak_columns / sizeof *peak_columns, stdout);
     run_peak(&a, &r);
+  } else if (a.accuracy) {
+    report_open(&r, a.format, bench_accuracy_columns, bench_accuracy_column_count, stdout);
+    status = run_accuracy(&a, &r, &error);
   } else if (a.ladder) {
     bench_ladder *ladder;
     report_open(&r, a.format, bench_ladder_columns, bench_ladder_column_count, stdout);
