@@ -32,6 +32,7 @@ static const way ways[] = {{"tensor", 1, 0, 0, 0},
                            {"head rotate", 2, 0, 1, 0},
                            {"block128 rotate", 3, 128, 1, 0},
                            {"block64 rotate", 3, 64, 1, 0},
+                           {"block128 smooth", 3, 128, 0, 1},
                            {"head rotate smooth", 2, 0, 1, 1},
                            {"block128 rotate smooth", 3, 128, 1, 1}};
 enum { WAYS = sizeof ways / sizeof ways[0] };

@@ -1,11 +1,14 @@
-/* q, k and v to FP8 with their factors: rotation, maximum, rounding. Bound by memory: with STEP_BLOCKS every element is read once, from then on
- * it stays in registers.
+/* q, k and v to FP8 with their factors: rotation, maximum, rounding. Bound by memory: with STEP_BLOCKS every element is read once.
  *
  * A lane owns QUANTIZE_COLUMNS neighbouring columns of a row. Rows are padded to whole lanes and laid end to end, so that the lanes of one
  * Hadamard matrix (a power of two) are neighbours that start at a multiple of their number: four butterflies are the lane's own, the
- * rest, up to 512 columns, exchanges with lane ^ 1, 2, 4, 8, 16. Each block of threads has one tile, each thread KEEP lanes of it.
+ * rest, up to 512 columns, exchanges with lane ^ 1, 2, 4, 8, 16. A block of threads has one tile at a time, each thread KEEP lanes of it.
+ *
+ * Blocks are persistent: while a tile is computed the next one is on its way into shared memory, or the memory would idle. A thread copies
+ * and reads its own words only, so no barrier guards them.
  *
  * All arithmetic on values is that of src/cpu/quantize.c, in its order: the engines agree bit for bit. */
+#include "isa/sm80.h"
 #include "isa/sm90_bytes.h"
 #include "quantize_params.h"
 
@@ -16,6 +19,11 @@
 #define WORDS (C / 2)
 #endif
 #define ELEMENT (4 * WORDS / C)
+
+/* Shared memory: two sets of maxima, one a warp; sign bits of the 32 vectors of 512 columns, where they stand in a lane's words; two tiles. */
+#define AT_MAXIMA 0u
+#define AT_SIGNS  256u
+#define AT_TILES  QUANTIZE_SHARED
 
 typedef struct tile_place {
   i32 batch, head, tile;
@@ -52,30 +60,50 @@ FN float *descale_of(const glint_quantize_operand *t, i32 slot) {
   return t->descale + pair / groups * t->descale_batch + pair % groups * t->descale_head + slot % t->blocks * t->descale_block;
 }
 
-/* Lane number n of a tile: its row and its vector of columns. */
-FN i32 row_of(const glint_quantize_operand *t, u32 n) { return (i32)(t->vectors == 1 ? n : mul_hi_u32(n, t->vectors_magic)); }
-
 FN const char *in_at(const glint_quantize_operand *t, const tile_place *at, i32 row, i32 column) {
   return (const char *)t->in +
          (at->batch * t->in_stride.batch + (at->first + at->first_row + row) * t->in_stride.row + at->head * t->in_stride.head + column) *
              ELEMENT;
 }
 
-/* Columns of a lane as they lie in memory; zeros beyond the row's end. */
-FN void load_words(const glint_quantize_operand *t, const tile_place *at, i32 row, i32 vector, u32 w[WORDS]) {
-  UNROLL for (i32 i = 0; i < WORDS; i++) w[i] = 0;
+/* Four words of a lane in one of the two buffers: neighbouring threads are neighbours. */
+FN u32 slot_at(u32 buffer, i32 i, i32 quarter) {
+  return smem_base() + AT_TILES + (((buffer * KEEP + (u32)i) * (WORDS / 4) + (u32)quarter) * block_threads() + tid()) * 16;
+}
+
+/* Where the thread's lane number i of a tile lies. */
+FN i32 lane_of(const glint_quantize_operand *t, i32 i, i32 *vector) {
+  u32 n = tid() + (u32)i * block_threads();
+  i32 row = (i32)(t->vectors == 1 ? n : mul_hi_u32(n, t->vectors_magic));
+  *vector = (i32)n - row * t->vectors;
+  return row;
+}
+
+FN void fetch_tile(const glint_quantize_operand *t, const tile_place *at, u32 buffer) {
+  if (!t->aligned) return; /* such rows are read where they lie */
+  UNROLL for (i32 i = 0; i < KEEP; i++) {
+    i32 vector, row = lane_of(t, i, &vector);
+    if (row >= at->rows) continue;
+    const char *from = in_at(t, at, row, vector * C);
+    UNROLL for (i32 k = 0; k < WORDS / 4; k++) cp_async_16(slot_at(buffer, i, k), from + 16 * k);
+  }
+}
+
+/* A lane's columns; zeros beyond the row's end. */
+FN void load_words(const glint_quantize_operand *t, const tile_place *at, u32 buffer, i32 i, i32 row, i32 vector, u32 w[WORDS]) {
+  UNROLL for (i32 k = 0; k < WORDS; k++) w[k] = 0;
   if (row >= at->rows) return;
-  const char *from = in_at(t, at, row, vector * C);
   if (t->aligned) {
-    UNROLL for (i32 i = 0; i < WORDS / 4; i++) gmem_load_16_nc(w + 4 * i, from + 16 * i);
+    UNROLL for (i32 k = 0; k < WORDS / 4; k++) smem_load_16(w + 4 * k, slot_at(buffer, i, k));
     return;
   }
-  UNROLL for (i32 i = 0; i < C; i++) {
-    if (vector * C + i >= t->columns) continue;
+  const char *from = in_at(t, at, row, vector * C);
+  UNROLL for (i32 k = 0; k < C; k++) {
+    if (vector * C + k >= t->columns) continue;
 #if DTYPE == DTYPE_FLOAT32
-    w[i] = gmem_load_4_nc(from + 4 * i);
+    w[k] = gmem_load_4_nc(from + 4 * k);
 #else
-    w[i / 2] |= (u32)gmem_load_2_nc(from + 2 * i) << (i % 2 * 16);
+    w[k / 2] |= (u32)gmem_load_2_nc(from + 2 * k) << (k % 2 * 16);
 #endif
   }
 }
@@ -90,18 +118,39 @@ FN void unpack(const u32 w[WORDS], float x[C]) {
 #endif
 }
 
-FN void subtract_mean(const glint_quantize_operand *t, const tile_place *at, i32 row, i32 vector, float x[C]) {
-  if (row >= at->rows) return;
-  const float *mean = t->mean + at->batch * t->mean_batch + at->head * t->mean_head + vector * C;
-  UNROLL for (i32 i = 0; i < C; i++) if (vector * C + i < t->columns) x[i] -= gmem_load_f32_nc(mean + i);
+FN void make_signs(const glint_quantize_params *p) {
+  for (u32 n = tid(); n < 32 * WORDS; n += block_threads()) {
+    u32 first = n * C / WORDS, bits = p->signs[first / 32] >> (first % 32);
+    smem_store_4(smem_base() + AT_SIGNS + 4 * n, WORDS == C ? bits << 31 : (bits & 1) << 15 | (bits & 2) << 30);
+  }
+  cta_sync();
 }
 
-/* x = H S x, neighbours first. All lanes of the warp take part. */
-FN void rotate(const glint_quantize_params *p, const glint_quantize_operand *t, i32 vector, float x[C]) {
-  u32 signs = p->signs[vector / 2] >> (vector % 2 * C);
-  UNROLL for (i32 i = 0; i < C; i++) x[i] = f32_from_bits(bits_from_f32(x[i]) ^ (signs << (31 - i) & 0x80000000u));
+FN void load_signs(i32 vector, u32 signs[WORDS]) {
+  UNROLL for (i32 k = 0; k < WORDS / 4; k++) smem_load_16(signs + 4 * k, smem_base() + AT_SIGNS + (u32)(vector * WORDS + 4 * k) * 4);
+}
+
+/* The mean gets the signs that x has already: S x - S m = S (x - m), zeros aside. */
+FN void subtract_mean(const glint_quantize_operand *t, const tile_place *at, i32 vector, const u32 signs[WORDS], float x[C]) {
+  const float *mean = t->mean + at->batch * t->mean_batch + at->head * t->mean_head + vector * C;
+  u32 m[C];
+  UNROLL for (i32 i = 0; i < C; i += 4) {
+    if (t->mean_aligned) {
+      gmem_load_16_nc(m + i, mean + i);
+      continue;
+    }
+    UNROLL for (i32 k = 0; k < 4; k++) m[i + k] = vector * C + i + k < t->columns ? gmem_load_4_nc(mean + i + k) : 0;
+  }
+  UNROLL for (i32 i = 0; i < C; i++) {
+    u32 sign = WORDS == C ? signs[i] : i % 2 ? signs[i / 2] & 0x80000000u : signs[i / 2] << 16;
+    x[i] -= f32_from_bits(m[i] ^ (sign & 0x80000000u));
+  }
+}
+
+/* x = H x, neighbours first. All lanes of the warp take part. */
+FN void butterflies(i32 columns, float x[C]) {
   UNROLL for (i32 half = 1; half < C; half *= 2) {
-    if (half >= t->rotate) continue;
+    if (half >= columns) continue;
     UNROLL for (i32 i = 0; i < C; i++) {
       if (i & half) continue;
       float a = x[i], b = x[i + half];
@@ -110,7 +159,7 @@ FN void rotate(const glint_quantize_params *p, const glint_quantize_operand *t, 
     }
   }
   UNROLL for (u32 lanes = 1; lanes < 32; lanes *= 2) {
-    if ((i32)lanes * C >= t->rotate) continue;
+    if ((i32)lanes * C >= columns) continue;
     float mine = tid() & lanes ? -1.f : 1.f;
     UNROLL for (i32 i = 0; i < C; i++) {
       float other = shfl_xor_f32(x[i], lanes);
@@ -119,11 +168,19 @@ FN void rotate(const glint_quantize_params *p, const glint_quantize_operand *t, 
   }
 }
 
-FN void prepare(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, i32 row, i32 vector,
-                const u32 w[WORDS], float x[C]) {
+/* The thread's lane i, ready to be scaled and rounded. */
+FN void prepare(const glint_quantize_operand *t, const tile_place *at, u32 buffer, i32 i, float x[C]) {
+  i32 vector, row = lane_of(t, i, &vector);
+  u32 w[WORDS], signs[WORDS];
+  load_words(t, at, buffer, i, row, vector, w);
+  UNROLL for (i32 k = 0; k < WORDS; k++) signs[k] = 0;
+  if (t->rotate) {
+    load_signs(vector, signs);
+    UNROLL for (i32 k = 0; k < WORDS; k++) w[k] ^= signs[k];
+  }
   unpack(w, x);
-  if (t->mean) subtract_mean(t, at, row, vector, x);
-  if (t->rotate) rotate(p, t, vector, x);
+  if (t->mean && row < at->rows) subtract_mean(t, at, vector, signs, x);
+  if (t->rotate) butterflies(t->rotate, x);
 }
 
 /* The largest finite |x|: max_f32 passes over NaN; an infinity is rare enough to look again. */
@@ -136,18 +193,20 @@ FN float largest_of(const float x[C], float largest) {
   return max;
 }
 
-/* Over the block; every thread gets it. */
-FN float block_max(float x) {
+/* Over the block; every thread gets it. Calls take turns between two sets of slots: nobody writes what a slow warp still reads. */
+FN float block_max(float x, u32 turn) {
+  u32 slots = smem_base() + AT_MAXIMA + turn % 2 * 64;
   UNROLL for (u32 m = 16; m; m /= 2) x = max_f32(x, shfl_xor_f32(x, m));
-  if (tid() % 32 == 0) smem_store_f32(smem_base() + tid() / 32 * 4, x);
+  if (tid() % 32 == 0) smem_store_f32(slots + tid() / 32 * 4, x);
   cta_sync();
-  float all = tid() % 32 < block_threads() / 32 ? smem_load_f32(smem_base() + tid() % 32 * 4) : 0.f;
-  UNROLL for (u32 m = 16; m; m /= 2) all = max_f32(all, shfl_xor_f32(all, m));
-  return all;
+  float all = tid() % 32 < block_threads() / 32 ? smem_load_f32(slots + tid() % 32 * 4) : 0.f;
+  UNROLL for (u32 m = 8; m; m /= 2) all = max_f32(all, shfl_xor_f32(all, m));
+  return shfl_idx_f32(all, 0);
 }
 
-FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, i32 row, i32 vector, const float x[C],
+FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, i32 lane, const float x[C],
               float multiplier) {
+  i32 vector, row = lane_of(t, lane, &vector);
   u32 r[C / 4];
   if (row >= at->rows) return;
   if (p->e5m2) {
@@ -187,7 +246,7 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
   }
   for (i32 n = (i32)tid(); n < t->slot_tiles; n += THREADS)
     largest = max_f32(largest, gmem_load_f32_nc(t->maxima + (i64)slot * t->slot_tiles + n));
-  largest = block_max(largest);
+  largest = block_max(largest, 0);
   multiplier = multiplier_of(&p, t, largest, &descale);
   if (tid() == 0) {
     gmem_store_f32(t->multipliers + slot, multiplier);
@@ -195,44 +254,59 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
   }
 }
 #else
-/* One tile a block. The conversion goes through the tiles backwards: the last ones that STEP_MAXIMA read may still lie in L2. */
-KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
-  i32 block = STEP == STEP_CONVERT ? p.blocks - 1 - (i32)block_id_x() : (i32)block_id_x();
-  const glint_quantize_operand *t = operand_of(&p, block);
-  tile_place at = place_of(t, block - t->first_block);
-  i32 slot = slot_of(t, &at);
-  u32 words[KEEP][WORDS], lanes = block_threads();
-  i32 row[KEEP], vector[KEEP];
+FN void compute_tile(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, u32 buffer) {
   float multiplier = 0.f, largest = 0.f;
-  UNROLL for (i32 i = 0; i < KEEP; i++) {
-    u32 n = tid() + (u32)i * lanes;
-    row[i] = row_of(t, n);
-    vector[i] = (i32)n - row[i] * t->vectors;
-    load_words(t, &at, row[i], vector[i], words[i]);
-  }
 #if STEP == STEP_BLOCKS
   float x[KEEP][C], descale;
   UNROLL for (i32 i = 0; i < KEEP; i++) {
-    prepare(&p, t, &at, row[i], vector[i], words[i], x[i]);
+    prepare(t, at, buffer, i, x[i]);
     largest = largest_of(x[i], largest);
   }
-  multiplier = multiplier_of(&p, t, block_max(largest), &descale);
-  if (tid() == 0) gmem_store_f32(descale_of(t, slot), descale);
-  UNROLL for (i32 i = 0; i < KEEP; i++) store(&p, t, &at, row[i], vector[i], x[i], multiplier);
+  multiplier = multiplier_of(p, t, block_max(largest, buffer), &descale);
+  if (tid() == 0) gmem_store_f32(descale_of(t, slot_of(t, at)), descale);
+  UNROLL for (i32 i = 0; i < KEEP; i++) store(p, t, at, i, x[i], multiplier);
 #else
   float x[C];
-  if (STEP == STEP_CONVERT) multiplier = gmem_load_f32_nc(t->multipliers + slot);
+  if (STEP == STEP_CONVERT) multiplier = gmem_load_f32_nc(t->multipliers + slot_of(t, at));
   UNROLL for (i32 i = 0; i < KEEP; i++) {
-    prepare(&p, t, &at, row[i], vector[i], words[i], x);
+    prepare(t, at, buffer, i, x);
     if (STEP == STEP_MAXIMA)
       largest = largest_of(x, largest);
     else
-      store(&p, t, &at, row[i], vector[i], x, multiplier);
+      store(p, t, at, i, x, multiplier);
   }
   if (STEP == STEP_MAXIMA) {
-    largest = block_max(largest);
-    if (tid() == 0) gmem_store_f32(t->maxima + ((i64)at.batch * t->heads + at.head) * t->tiles + at.tile, largest);
+    largest = block_max(largest, buffer);
+    if (tid() == 0) gmem_store_f32(t->maxima + ((i64)at->batch * t->heads + at->head) * t->tiles + at->tile, largest);
   }
 #endif
+}
+
+/* Tiles block_id, block_id + grid, ... The conversion goes through them backwards: the last ones that STEP_MAXIMA read may still lie in L2. */
+FN const glint_quantize_operand *begin_tile(const glint_quantize_params *p, i32 n, tile_place *at, u32 buffer) {
+  i32 tile = STEP == STEP_CONVERT ? p->blocks - 1 - n : n;
+  const glint_quantize_operand *t = operand_of(p, tile);
+  *at = place_of(t, tile - t->first_block);
+  fetch_tile(t, at, buffer);
+  return t;
+}
+
+KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
+  tile_place at, next_at;
+  i32 n = (i32)block_id_x(), grid = (i32)grid_size_x();
+  u32 buffer = 0;
+  make_signs(&p);
+  const glint_quantize_operand *t = begin_tile(&p, n, &at, 0), *next = t;
+  cp_async_commit();
+  next_at = at;
+  NO_UNROLL for (; n < p.blocks; n += grid) {
+    if (n + grid < p.blocks) next = begin_tile(&p, n + grid, &next_at, buffer ^ 1);
+    cp_async_commit();
+    cp_async_wait(1);
+    compute_tile(&p, t, &at, buffer);
+    t = next;
+    at = next_at;
+    buffer ^= 1;
+  }
 }
 #endif

@@ -36,20 +36,47 @@ FN sequence_rows rows_of(const i32 *cu_seqlens, const i32 *seqused, i32 seqlen, 
 }
 
 #if STEP == STEP_SUMS
-/* A lane adds up a column of a chunk; neighbours have neighbouring columns, then neighbouring heads. */
+#define C     8 /* columns of a lane */
+#define WORDS (C * ELEMENT / 4)
+#define ROWS  4 /* in flight */
+
+FN void load_row(const glint_quantize_mean_params *p, const char *at, i32 column, float x[C]) {
+  u32 w[WORDS];
+  if (!p->k_aligned) {
+    UNROLL for (i32 i = 0; i < C; i++) x[i] = column + i < p->columns ? load_element(at + i * ELEMENT) : 0.f;
+    return;
+  }
+  UNROLL for (i32 i = 0; i < WORDS / 4; i++) gmem_load_16_nc(w + 4 * i, at + 16 * i);
+#if DTYPE == DTYPE_FLOAT32
+  UNROLL for (i32 i = 0; i < C; i++) x[i] = f32_from_bits(w[i]);
+#elif DTYPE == DTYPE_BF16
+  UNROLL for (i32 i = 0; i < C; i++) x[i] = i % 2 ? unpack_bf16_hi(w[i / 2]) : unpack_bf16_lo(w[i / 2]);
+#else
+  UNROLL for (i32 i = 0; i < C; i++) x[i] = i % 2 ? unpack_f16_hi(w[i / 2]) : unpack_f16_lo(w[i / 2]);
+#endif
+}
+
+/* A lane adds up C columns of a chunk; neighbours have neighbouring columns, then neighbouring heads. */
 KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_mean_params) {
-  i64 n = (i64)block_id_x() * THREADS + tid(), columns = p.columns, each = columns * p.heads_kv;
-  i32 column = (i32)(n % columns), head = (i32)(n / columns % p.heads_kv), chunk = (i32)(n / each % p.chunks),
+  i64 n = (i64)block_id_x() * THREADS + tid(), vectors = (p.columns + C - 1) / C, each = vectors * p.heads_kv;
+  i32 column = (i32)(n % vectors) * C, head = (i32)(n / vectors % p.heads_kv), chunk = (i32)(n / each % p.chunks),
       batch = (i32)(n / each / p.chunks);
   if (batch >= p.batch) return;
   sequence_rows s = rows_of(p.cu_seqlens_k, p.seqused_k, p.seqlen_k, batch);
-  i32 row = chunk * QUANTIZE_CHUNK, count = s.used - row;
+  i32 first = chunk * QUANTIZE_CHUNK, count = s.used - first;
   const char *k =
-      (const char *)p.k + (batch * p.k_stride.batch + (s.first + row) * p.k_stride.row + head * p.k_stride.head + column) * ELEMENT;
-  float sum = 0.f, x[QUANTIZE_CHUNK];
-  UNROLL for (i32 i = 0; i < QUANTIZE_CHUNK; i++) x[i] = i < count ? load_element(k + i * p.k_stride.row * ELEMENT) : 0.f;
-  UNROLL for (i32 i = 0; i < QUANTIZE_CHUNK; i++) if (i < count) sum += x[i];
-  gmem_store_f32(p.sums + (((i64)batch * p.heads_kv + head) * p.chunks + chunk) * columns + column, sum);
+      (const char *)p.k + (batch * p.k_stride.batch + (s.first + first) * p.k_stride.row + head * p.k_stride.head + column) * ELEMENT;
+  float sum[C], x[ROWS][C];
+  UNROLL for (i32 i = 0; i < C; i++) sum[i] = 0.f;
+  NO_UNROLL for (i32 row = 0; row < QUANTIZE_CHUNK && row < count; row += ROWS) {
+    UNROLL for (i32 r = 0; r < ROWS; r++) if (row + r < count) load_row(&p, k + (row + r) * p.k_stride.row * ELEMENT, column, x[r]);
+    UNROLL for (i32 r = 0; r < ROWS; r++) {
+      if (row + r >= count) continue;
+      UNROLL for (i32 i = 0; i < C; i++) sum[i] += x[r][i];
+    }
+  }
+  float *to = p.sums + (((i64)batch * p.heads_kv + head) * p.chunks + chunk) * p.columns + column;
+  UNROLL for (i32 i = 0; i < C; i++) if (column + i < p.columns) gmem_store_f32(to + i, sum[i]);
 }
 
 #elif STEP == STEP_MEANS

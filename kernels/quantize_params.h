@@ -14,11 +14,12 @@
 #define STEP_MEANS   2 /* of k, from those */
 #define STEP_SHIFTS  3 /* scale * q . mean */
 
-#define QUANTIZE_COLUMNS 16 /* of a row that a lane handles at once: 16 bytes of results */
-#define QUANTIZE_CHUNK   32 /* GLINT_MEAN_CHUNK */
-#define QUANTIZE_SUMS    8  /* GLINT_MEAN_SUMS */
+#define QUANTIZE_COLUMNS 16   /* of a row that a lane handles at once: 16 bytes of results */
+#define QUANTIZE_SHARED  2304 /* bytes before the two tiles in shared memory */
+#define QUANTIZE_CHUNK   32   /* GLINT_MEAN_CHUNK */
+#define QUANTIZE_SUMS    8    /* GLINT_MEAN_SUMS */
 
-/* Tiles of one tensor: `rows` rows of one head. Numbered (batch, tile, head), the head fastest, as rows lie in memory. A slot is what has one
+/* One tensor. Tiles: `rows` rows of one head. Numbered (batch, tile, head), the head fastest, as rows lie in memory. A slot is what has one
  * factor; its tiles are `slot_tiles` consecutive numbers of the order (batch, head, tile), in which maxima lie. */
 typedef struct glint_quantize_operand {
   const void *in;
@@ -31,6 +32,7 @@ typedef struct glint_quantize_operand {
   float *multipliers; /* of slots */
   const float *mean;  /* of (batch, head): head_dim floats, subtracted; NULL: none */
   int64_t mean_batch, mean_head;
+  int32_t mean_aligned; /* rows of mean start at multiples of 16 bytes and are whole vectors */
   int32_t seqlen, heads, columns;
   int32_t vectors;                    /* columns / QUANTIZE_COLUMNS, rounded up */
   uint32_t vectors_magic;             /* ceil(2^32 / vectors); unused for 1 */
@@ -38,7 +40,7 @@ typedef struct glint_quantize_operand {
   int32_t heads_a_scale, block_tiles; /* tiles of a block of rows; 0: one factor for all rows of a sequence */
   int32_t blocks;                     /* of rows; 1 without */
   int32_t slot_tiles, slots, shared;  /* shared: one slot for the tensor */
-  int32_t first_block;                /* grid block of its first tile, or slot */
+  int32_t first_block;                /* number of its first tile, or slot, among those of all operands */
   int32_t rotate;                     /* columns of a Hadamard matrix; 0: no rotation */
   float factor;                       /* 1 / sqrt of that, or 1 */
   int32_t aligned;                    /* rows of in and out start at multiples of 16 bytes, columns is a multiple of QUANTIZE_COLUMNS */
@@ -47,7 +49,7 @@ typedef struct glint_quantize_operand {
 typedef struct glint_quantize_params {
   glint_quantize_operand operand[3];
   int32_t operands;
-  int32_t blocks; /* of the grid */
+  int32_t blocks; /* tiles, or slots, of all operands */
   uint32_t signs[16];
   float largest;
   int32_t e5m2;
@@ -65,6 +67,7 @@ typedef struct glint_quantize_mean_params {
   int64_t mean_batch, mean_head, copy_batch, copy_head, shift_batch, shift_head, shift_row;
   int32_t batch, heads_q, heads_kv, group, columns;
   int32_t seqlen_q, seqlen_k, chunks; /* chunks of the longest sequence */
+  int32_t k_aligned;                  /* rows of k start at multiples of 16 bytes, columns is a multiple of 16 */
   float scale;
 } glint_quantize_mean_params;
 

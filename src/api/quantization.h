@@ -52,8 +52,9 @@ glint_quantize_rows glint_quantize_rows_of(const glint_quantize_work *work, cons
 int64_t glint_rotation_block(int64_t head_dim);
 /* Bit c of the 512: column c has the sign -. */
 void glint_rotation_signs(uint64_t seed, uint32_t signs[16]);
-/* x = H S x, without the factor 1 / sqrt(block): butterflies from neighbours up, whose order fixes the bits of the result. */
-void glint_rotate_row(float *x, int64_t head_dim, const uint32_t signs[16]);
+/* x = S x; x = H x, without the factor 1 / sqrt(block): butterflies from neighbours up, whose order fixes the bits of the result. */
+void glint_rotation_flip(float *x, int64_t head_dim, const uint32_t signs[16]);
+void glint_rotation_mix(float *x, int64_t head_dim);
 /* 1 / sqrt(block), rounded. */
 float glint_rotation_factor(int64_t head_dim);
 

@@ -14,9 +14,12 @@ void glint_rotation_signs(uint64_t seed, uint32_t signs[16]) {
   }
 }
 
-void glint_rotate_row(float *x, int64_t head_dim, const uint32_t signs[16]) {
-  int64_t block = glint_rotation_block(head_dim);
+void glint_rotation_flip(float *x, int64_t head_dim, const uint32_t signs[16]) {
   for (int64_t c = 0; c < head_dim; c++) x[c] = signs[c / 32] >> (c % 32) & 1 ? -x[c] : x[c];
+}
+
+void glint_rotation_mix(float *x, int64_t head_dim) {
+  int64_t block = glint_rotation_block(head_dim);
   for (int64_t half = 1; half < block; half *= 2)
     for (int64_t start = 0; start < head_dim; start += 2 * half)
       for (int64_t c = start; c < start + half; c++) {

@@ -96,11 +96,14 @@ static const float *mean_row(const glint_quantize_work *w, const float *means, i
 /* Row i as it will be scaled and rounded. */
 static void load_ready(const quantize_run *r, const glint_quantize_rows *s, int64_t b, int64_t head, int64_t i, float *x) {
   load_values(&r->t->in, quantize_row_at(&r->t->in, s, head, i), r->columns, x);
-  if (r->smooth) {
-    const float *mean = mean_row(r->w, r->means, b, head);
+  if (r->t->rotate) glint_rotation_flip(x, r->columns, r->signs);
+  if (r->smooth) { /* the signs first, so that zeros have the signs that the GPU's have */
+    float mean[COLUMNS_MAX];
+    memcpy(mean, mean_row(r->w, r->means, b, head), (size_t)r->columns * sizeof *mean);
+    if (r->t->rotate) glint_rotation_flip(mean, r->columns, r->signs);
     for (int64_t c = 0; c < r->columns; c++) x[c] -= mean[c];
   }
-  if (r->t->rotate) glint_rotate_row(x, r->columns, r->signs);
+  if (r->t->rotate) glint_rotation_mix(x, r->columns);
 }
 
 /* The largest finite |x|. */

@@ -10,7 +10,7 @@
 
 _Static_assert(QUANTIZE_CHUNK == GLINT_MEAN_CHUNK && QUANTIZE_SUMS == GLINT_MEAN_SUMS, "kernels and the cpu engine add alike");
 
-enum { MOST_THREADS = 512, TILE_THREADS = 256, KEEP_TILE = 2, SHIFT_WARPS = 8, SUM_THREADS = 256, MEAN_COLUMNS = 128 };
+enum { MOST_THREADS = 512, TILE_THREADS = 256, TILE_BLOCKS = 3, SHIFT_WARPS = 8, SUM_THREADS = 256, SUM_COLUMNS = 8, MEAN_COLUMNS = 128 };
 
 int glint_is_quantize(const glint_variant *v) { return strncmp(v->source, "quantize", strlen("quantize")) == 0; }
 
@@ -21,16 +21,16 @@ typedef struct quantize_pieces {
   int64_t maxima[3], multipliers[3], mean, sums, floats;
 } quantize_pieces;
 
+/* KEEP of quantize.c: vectors of a tile that a thread has. */
+static int64_t kept_vectors(glint_dtype dtype) { return dtype == GLINT_FLOAT32 ? 2 : 4; }
+
 /* Rows of a tile where factors are not made in one pass: as many as TILE_THREADS threads have at once, and a divisor of the block's rows. */
 static int32_t tile_rows(const glint_quantize_tensor *t, int64_t vectors) {
-  int64_t most = TILE_THREADS * KEEP_TILE / vectors;
+  int64_t most = TILE_THREADS * kept_vectors(t->in.dtype) / vectors;
   if (!t->block_rows) return (int32_t)most;
   while (t->block_rows % most) most--;
   return (int32_t)most;
 }
-
-/* KEEP of the kernels that handle whole blocks. */
-static int64_t kept_vectors(glint_dtype dtype) { return dtype == GLINT_FLOAT32 ? 2 : 4; }
 
 static int in_one_pass(const glint_quantize_work *w, const glint_quantize_tensor *t) {
   return t->block_rows && !w->descale_given &&
@@ -146,6 +146,7 @@ static void fill_operand(const quantize_call *call, int n, glint_quantize_operan
   o->mean = w->smooth == 1 ? call->workspace + call->pieces.mean : w->k_mean.data;
   o->mean_batch = w->smooth == 1 ? w->lengths.heads_kv * columns : w->k_mean.stride[0];
   o->mean_head = w->smooth == 1 ? columns : w->k_mean.stride[1];
+  o->mean_aligned = (uintptr_t)o->mean % 16 == 0 && o->mean_batch % 4 == 0 && o->mean_head % 4 == 0 && columns % QUANTIZE_COLUMNS == 0;
 }
 
 /* ---- launches ---- */
@@ -178,7 +179,8 @@ static void tell_simulator(const quantize_call *call) {
   call->cuda->driver.simulator->launch_ranges(ranges, TENSORS + 1);
 }
 
-static glint_status launch(const quantize_call *call, const char *dtype, const char *step, int64_t grid, int64_t threads, void *params) {
+static glint_status launch(const quantize_call *call, const char *dtype, const char *step, int64_t grid, int64_t threads, int64_t shared,
+                           void *params) {
   char name[96];
   CUkernel kernel;
   snprintf(name, sizeof name, "glint_quantize_%s%s%s", dtype, *dtype ? "_" : "", step);
@@ -194,7 +196,7 @@ static glint_status launch(const quantize_call *call, const char *dtype, const c
                            .block_x = (uint32_t)threads,
                            .block_y = 1,
                            .block_z = 1,
-                           .shared_bytes = (uint32_t)glint_variants[index].shared_bytes,
+                           .shared_bytes = (uint32_t)shared,
                            .stream = call->w->stream};
   return GLINT_DRIVER_CALL(&call->cuda->driver, call->error, cuLaunchKernelEx, (&config, (CUfunction)(void *)kernel, &params, NULL));
 }
@@ -208,6 +210,16 @@ static glint_dtype input_dtype(const glint_quantize_work *w) {
 static const char *dtype_name_of(const glint_quantize_work *w) {
   glint_dtype dtype = input_dtype(w);
   return dtype == GLINT_BFLOAT16 ? "bf16" : dtype == GLINT_FLOAT16 ? "fp16" : "float32";
+}
+
+/* One of the steps on tiles: persistent blocks, as many as run at once, with two tiles each in shared memory. */
+static glint_status launch_tiles(const quantize_call *call, const char *step, int64_t tiles, int64_t threads, int64_t blocks_per_sm,
+                                 glint_quantize_params *p) {
+  const glint_dtype dtype = input_dtype(call->w);
+  int64_t once = call->cuda->machine[call->scope->device].multiprocessors * blocks_per_sm;
+  int64_t tile_bytes = threads * kept_vectors(dtype) * QUANTIZE_COLUMNS * (int64_t)glint_dtype_size(dtype);
+  if (!tiles) return GLINT_OK;
+  return launch(call, dtype_name_of(call->w), step, tiles < once ? tiles : once, threads, QUANTIZE_SHARED + 2 * tile_bytes, p);
 }
 
 /* The operands that go in one pass, or the others. */
@@ -243,23 +255,21 @@ static glint_status quantize_blocks(const quantize_call *call) {
   int64_t blocks = number_tiles(call->w, &p);
   for (int n = 0; n < p.operands; n++)
     if ((int64_t)p.operand[n].rows * p.operand[n].vectors > lanes) lanes = (int64_t)p.operand[n].rows * p.operand[n].vectors;
-  if (!blocks) return GLINT_OK;
-  int64_t keep = kept_vectors(input_dtype(call->w));
-  return launch(call, dtype_name_of(call->w), "blocks", blocks, ceil_div(ceil_div(lanes, keep), 32) * 32, &p);
+  int64_t threads = ceil_div(ceil_div(lanes, kept_vectors(input_dtype(call->w))), 32) * 32;
+  return launch_tiles(call, "blocks", blocks, threads, threads <= 64 ? 8 : threads <= 128 ? 4 : threads <= 256 ? 2 : 1, &p);
 }
 
 static glint_status quantize_in_two_passes(const quantize_call *call) {
   glint_quantize_params p;
-  const char *dtype = dtype_name_of(call->w);
   glint_status status = GLINT_OK;
   collect(call, 0, &p);
   if (!p.operands) return GLINT_OK;
   int64_t blocks = number_tiles(call->w, &p);
-  if (blocks && !p.given) status = launch(call, dtype, "maxima", blocks, TILE_THREADS, &p);
+  if (!p.given) status = launch_tiles(call, "maxima", blocks, TILE_THREADS, TILE_BLOCKS, &p);
   int64_t slots = number_slots(&p);
-  if (status == GLINT_OK) status = launch(call, "", "factors", slots, 256, &p);
+  if (status == GLINT_OK) status = launch(call, "", "factors", slots, 256, 128, &p);
   number_tiles(call->w, &p);
-  if (blocks && status == GLINT_OK) status = launch(call, dtype, "convert", blocks, TILE_THREADS, &p);
+  if (status == GLINT_OK) status = launch_tiles(call, "convert", blocks, TILE_THREADS, TILE_BLOCKS, &p);
   return status;
 }
 
@@ -285,6 +295,7 @@ static void fill_mean(const quantize_call *call, glint_quantize_mean_params *p) 
   p->batch = (int32_t)l->batch, p->heads_q = (int32_t)l->heads_q, p->heads_kv = (int32_t)heads, p->group = (int32_t)(l->heads_q / heads);
   p->columns = (int32_t)l->head_dim;
   p->seqlen_q = (int32_t)l->seqlen_q, p->seqlen_k = (int32_t)l->seqlen_k, p->chunks = chunks_of(w);
+  p->k_aligned = is_aligned(k);
   p->scale = w->scale;
 }
 
@@ -292,17 +303,18 @@ static glint_status find_means(const quantize_call *call) {
   glint_quantize_mean_params p;
   glint_status status = GLINT_OK;
   fill_mean(call, &p);
-  int64_t heads = (int64_t)p.batch * p.heads_kv, sums = heads * p.chunks * p.columns;
-  if (sums) status = launch(call, dtype_name_of(call->w), "sums", ceil_div(sums, SUM_THREADS), SUM_THREADS, &p);
+  int64_t heads = (int64_t)p.batch * p.heads_kv, sums = heads * p.chunks * ceil_div(p.columns, SUM_COLUMNS);
+  if (sums) status = launch(call, dtype_name_of(call->w), "sums", ceil_div(sums, SUM_THREADS), SUM_THREADS, 0, &p);
   if (status != GLINT_OK) return status;
-  return launch(call, "", "means", heads * ceil_div(p.columns, MEAN_COLUMNS), MEAN_COLUMNS * GLINT_MEAN_SUMS, &p);
+  return launch(call, "", "means", heads * ceil_div(p.columns, MEAN_COLUMNS), MEAN_COLUMNS * GLINT_MEAN_SUMS,
+                MEAN_COLUMNS * GLINT_MEAN_SUMS * 4, &p);
 }
 
 static glint_status find_shifts(const quantize_call *call) {
   glint_quantize_mean_params p;
   fill_mean(call, &p);
   int64_t rows = (int64_t)p.batch * p.heads_q * p.seqlen_q;
-  return rows ? launch(call, dtype_name_of(call->w), "shifts", ceil_div(rows, SHIFT_WARPS), 32 * SHIFT_WARPS, &p) : GLINT_OK;
+  return rows ? launch(call, dtype_name_of(call->w), "shifts", ceil_div(rows, SHIFT_WARPS), 32 * SHIFT_WARPS, 0, &p) : GLINT_OK;
 }
 
 static glint_status run_steps(quantize_call *call) {

@@ -14,6 +14,11 @@ static const int64_t dims[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 96, 192, 8
 enum { DIMS = sizeof dims / sizeof *dims };
 static uint64_t seed;
 
+static void rotate(float *x, int64_t d, const uint32_t signs[16]) {
+  glint_rotation_flip(x, d, signs);
+  glint_rotation_mix(x, d);
+}
+
 static void fill(float *x, int64_t n) {
   for (int64_t c = 0; c < n; c++) x[c] = (float)testkit_random_normal(&seed);
 }
@@ -29,7 +34,7 @@ static void is_hadamard_times_signs(void **state) {
     for (int64_t j = 0; j < d; j += 1 + d / 16) { /* column j of the matrix: the image of a unit vector */
       float x[512] = {0};
       x[j] = 1;
-      glint_rotate_row(x, d, signs);
+      rotate(x, d, signs);
       float sign = signs[j / 32] >> (j % 32) & 1 ? -1.0f : 1.0f;
       for (int64_t i = 0; i < d; i++) {
         int ones = __builtin_popcountll((unsigned long long)((i % block) & (j % block)));
@@ -44,13 +49,13 @@ static void is_undone(void **state) {
   (void)state;
   for (int n = 0; n < DIMS; n++) {
     int64_t d = dims[n], block = glint_rotation_block(d);
-    uint32_t signs[16], none[16] = {0};
+    uint32_t signs[16];
     float x[512] = {0}, y[512];
     glint_rotation_signs(testkit_random(&seed), signs);
     fill(x, d);
     memcpy(y, x, sizeof y);
-    glint_rotate_row(y, d, signs);
-    glint_rotate_row(y, d, none);
+    rotate(y, d, signs);
+    glint_rotation_mix(y, d);
     for (int64_t c = 0; c < d; c++) {
       double back = (double)y[c] / (double)block * (signs[c / 32] >> (c % 32) & 1 ? -1 : 1);
       assert_true(fabs(back - (double)x[c]) < 2e-6 * 4);
@@ -69,7 +74,7 @@ static void keeps_scores(void **state) {
     fill(q, d), fill(k, d);
     q[testkit_random_below(&seed, d)] *= 100;
     for (int64_t c = 0; c < d; c++) before += (double)q[c] * (double)k[c], size += fabs((double)q[c] * (double)k[c]);
-    glint_rotate_row(q, d, signs), glint_rotate_row(k, d, signs);
+    rotate(q, d, signs), rotate(k, d, signs);
     for (int64_t c = 0; c < d; c++) after += factor * (double)q[c] * factor * (double)k[c];
     assert_true(fabs(before - after) <= 2e-6 * size + 1e-12);
   }
@@ -82,7 +87,7 @@ static void spreads_outliers(void **state) {
     float x[512] = {0}, largest = 0;
     glint_rotation_signs(testkit_random(&seed), signs);
     x[d / 3] = 1000;
-    glint_rotate_row(x, d, signs);
+    rotate(x, d, signs);
     for (int64_t c = 0; c < d; c++) largest = fmaxf(largest, fabsf(x[c]) * glint_rotation_factor(d));
     assert_true(fabs((double)largest * sqrt((double)d) - 1000) < 1e-3);
   }
