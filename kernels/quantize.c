@@ -2,13 +2,10 @@
  *
  * A lane owns QUANTIZE_COLUMNS neighbouring columns of a row. Rows are padded to whole lanes and laid end to end, so that the lanes of one
  * Hadamard matrix (a power of two) are neighbours that start at a multiple of their number: four butterflies are the lane's own, the
- * rest, up to 512 columns, exchanges with lane ^ 1, 2, 4, 8, 16. A block of threads has one tile at a time, each thread KEEP lanes of it.
- *
- * Blocks are persistent: while a tile is computed the next one is on its way into shared memory, or the memory would idle. A thread copies
- * and reads its own words only, so no barrier guards them.
+ * rest, up to 512 columns, exchanges with lane ^ 1, 2, 4, 8, 16. A block of threads has one tile, each thread the same columns of KEEP rows,
+ * whose loads are all on their way before the first is used: how many bytes are in flight decides the speed.
  *
  * All arithmetic on values is that of src/cpu/quantize.c, in its order: the engines agree bit for bit. */
-#include "isa/sm80.h"
 #include "isa/sm90_bytes.h"
 #include "quantize_params.h"
 
@@ -19,11 +16,6 @@
 #define WORDS (C / 2)
 #endif
 #define ELEMENT (4 * WORDS / C)
-
-/* Shared memory: two sets of maxima, one a warp; sign bits of the 32 vectors of 512 columns, where they stand in a lane's words; two tiles. */
-#define AT_MAXIMA 0u
-#define AT_SIGNS  256u
-#define AT_TILES  QUANTIZE_SHARED
 
 typedef struct tile_place {
   i32 batch, head, tile;
@@ -60,51 +52,50 @@ FN float *descale_of(const glint_quantize_operand *t, i32 slot) {
   return t->descale + pair / groups * t->descale_batch + pair % groups * t->descale_head + slot % t->blocks * t->descale_block;
 }
 
-FN const char *in_at(const glint_quantize_operand *t, const tile_place *at, i32 row, i32 column) {
-  return (const char *)t->in +
-         (at->batch * t->in_stride.batch + (at->first + at->first_row + row) * t->in_stride.row + at->head * t->in_stride.head + column) *
-             ELEMENT;
+/* The thread's columns, and its rows: first, first + step, ... of the tile. Threads beyond the last whole row have none. */
+typedef struct lane_place {
+  i32 column, row, step;
+  u32 signs[WORDS]; /* sign bits of the rotation where they stand in a lane's words */
+} lane_place;
+
+FN lane_place lane_of(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at) {
+  i32 rows = (i32)block_threads() / t->vectors, row = (i32)tid() / t->vectors, vector = (i32)tid() % t->vectors;
+  lane_place l = {vector * C, row < rows ? row : at->rows, rows, {0}};
+  u32 bits = ROTATE && t->rotate ? p->signs[vector / 2] >> (vector % 2 * C) : 0;
+  UNROLL for (i32 i = 0; i < WORDS; i++) l.signs[i] =
+      WORDS == C ? bits >> i << 31 : (bits >> (2 * i) & 1) << 15 | (bits >> (2 * i + 1)) << 31;
+  return l;
 }
 
-/* Four words of a lane in one of the two buffers: neighbouring threads are neighbours. */
-FN u32 slot_at(u32 buffer, i32 i, i32 quarter) {
-  return smem_base() + AT_TILES + (((buffer * KEEP + (u32)i) * (WORDS / 4) + (u32)quarter) * block_threads() + tid()) * 16;
+/* The thread's first row of the tile in a tensor; element offset. */
+FN i64 offset_of(const glint_stride *stride, const tile_place *at, const lane_place *l) {
+  return at->batch * stride->batch + (at->first + at->first_row + l->row) * stride->row + at->head * stride->head + l->column;
 }
 
-/* Where the thread's lane number i of a tile lies. */
-FN i32 lane_of(const glint_quantize_operand *t, i32 i, i32 *vector) {
-  u32 n = tid() + (u32)i * block_threads();
-  i32 row = (i32)(t->vectors == 1 ? n : mul_hi_u32(n, t->vectors_magic));
-  *vector = (i32)n - row * t->vectors;
-  return row;
-}
-
-FN void fetch_tile(const glint_quantize_operand *t, const tile_place *at, u32 buffer) {
-  if (!t->aligned) return; /* such rows are read where they lie */
-  UNROLL for (i32 i = 0; i < KEEP; i++) {
-    i32 vector, row = lane_of(t, i, &vector);
-    if (row >= at->rows) continue;
-    const char *from = in_at(t, at, row, vector * C);
-    UNROLL for (i32 k = 0; k < WORDS / 4; k++) cp_async_16(slot_at(buffer, i, k), from + 16 * k);
-  }
-}
-
-/* A lane's columns; zeros beyond the row's end. */
-FN void load_words(const glint_quantize_operand *t, const tile_place *at, u32 buffer, i32 i, i32 row, i32 vector, u32 w[WORDS]) {
-  UNROLL for (i32 k = 0; k < WORDS; k++) w[k] = 0;
-  if (row >= at->rows) return;
+/* A lane as it lies in memory; zeros beyond the row's end. */
+FN void load_words(const glint_quantize_operand *t, const char *from, i32 column, u32 w[WORDS]) {
   if (t->aligned) {
-    UNROLL for (i32 k = 0; k < WORDS / 4; k++) smem_load_16(w + 4 * k, slot_at(buffer, i, k));
+    UNROLL for (i32 k = 0; k < WORDS / 4; k++) gmem_load_16_nc(w + 4 * k, from + 16 * k);
     return;
   }
-  const char *from = in_at(t, at, row, vector * C);
+  UNROLL for (i32 k = 0; k < WORDS; k++) w[k] = 0;
   UNROLL for (i32 k = 0; k < C; k++) {
-    if (vector * C + k >= t->columns) continue;
+    if (column + k >= t->columns) continue;
 #if DTYPE == DTYPE_FLOAT32
     w[k] = gmem_load_4_nc(from + 4 * k);
 #else
     w[k / 2] |= (u32)gmem_load_2_nc(from + 2 * k) << (k % 2 * 16);
 #endif
+  }
+}
+
+FN void load_rows(const glint_quantize_operand *t, const tile_place *at, const lane_place *l, u32 w[KEEP][WORDS]) {
+  const char *from = (const char *)t->in + offset_of(&t->in_stride, at, l) * ELEMENT;
+  i64 step = l->step * t->in_stride.row * ELEMENT;
+  UNROLL for (i32 i = 0; i < KEEP; i++) {
+    UNROLL for (i32 k = 0; k < WORDS; k++) w[i][k] = 0;
+    if (l->row + i * l->step < at->rows) load_words(t, from, l->column, w[i]);
+    from += step;
   }
 }
 
@@ -118,31 +109,19 @@ FN void unpack(const u32 w[WORDS], float x[C]) {
 #endif
 }
 
-FN void make_signs(const glint_quantize_params *p) {
-  for (u32 n = tid(); n < 32 * WORDS; n += block_threads()) {
-    u32 first = n * C / WORDS, bits = p->signs[first / 32] >> (first % 32);
-    smem_store_4(smem_base() + AT_SIGNS + 4 * n, WORDS == C ? bits << 31 : (bits & 1) << 15 | (bits & 2) << 30);
-  }
-  cta_sync();
-}
-
-FN void load_signs(i32 vector, u32 signs[WORDS]) {
-  UNROLL for (i32 k = 0; k < WORDS / 4; k++) smem_load_16(signs + 4 * k, smem_base() + AT_SIGNS + (u32)(vector * WORDS + 4 * k) * 4);
-}
-
 /* The mean gets the signs that x has already: S x - S m = S (x - m), zeros aside. */
-FN void subtract_mean(const glint_quantize_operand *t, const tile_place *at, i32 vector, const u32 signs[WORDS], float x[C]) {
-  const float *mean = t->mean + at->batch * t->mean_batch + at->head * t->mean_head + vector * C;
+FN void subtract_mean(const glint_quantize_operand *t, const tile_place *at, const lane_place *l, float x[C]) {
+  const float *mean = t->mean + at->batch * t->mean_batch + at->head * t->mean_head + l->column;
   u32 m[C];
   UNROLL for (i32 i = 0; i < C; i += 4) {
     if (t->mean_aligned) {
       gmem_load_16_nc(m + i, mean + i);
       continue;
     }
-    UNROLL for (i32 k = 0; k < 4; k++) m[i + k] = vector * C + i + k < t->columns ? gmem_load_4_nc(mean + i + k) : 0;
+    UNROLL for (i32 k = 0; k < 4; k++) m[i + k] = l->column + i + k < t->columns ? gmem_load_4_nc(mean + i + k) : 0;
   }
   UNROLL for (i32 i = 0; i < C; i++) {
-    u32 sign = WORDS == C ? signs[i] : i % 2 ? signs[i / 2] & 0x80000000u : signs[i / 2] << 16;
+    u32 sign = WORDS == C ? l->signs[i] : i % 2 ? l->signs[i / 2] & 0x80000000u : l->signs[i / 2] << 16;
     x[i] -= f32_from_bits(m[i] ^ (sign & 0x80000000u));
   }
 }
@@ -168,19 +147,13 @@ FN void butterflies(i32 columns, float x[C]) {
   }
 }
 
-/* The thread's lane i, ready to be scaled and rounded. */
-FN void prepare(const glint_quantize_operand *t, const tile_place *at, u32 buffer, i32 i, float x[C]) {
-  i32 vector, row = lane_of(t, i, &vector);
-  u32 w[WORDS], signs[WORDS];
-  load_words(t, at, buffer, i, row, vector, w);
-  UNROLL for (i32 k = 0; k < WORDS; k++) signs[k] = 0;
-  if (t->rotate) {
-    load_signs(vector, signs);
-    UNROLL for (i32 k = 0; k < WORDS; k++) w[k] ^= signs[k];
-  }
+/* A row's lane, ready to be scaled and rounded. */
+FN void prepare(const glint_quantize_operand *t, const tile_place *at, const lane_place *l, i32 row, const u32 words[WORDS], float x[C]) {
+  u32 w[WORDS];
+  UNROLL for (i32 k = 0; k < WORDS; k++) w[k] = ROTATE ? words[k] ^ l->signs[k] : words[k];
   unpack(w, x);
-  if (t->mean && row < at->rows) subtract_mean(t, at, vector, signs, x);
-  if (t->rotate) butterflies(t->rotate, x);
+  if (t->mean && row < at->rows) subtract_mean(t, at, l, x);
+  if (ROTATE && t->rotate) butterflies(t->rotate, x);
 }
 
 /* The largest finite |x|: max_f32 passes over NaN; an infinity is rare enough to look again. */
@@ -193,36 +166,28 @@ FN float largest_of(const float x[C], float largest) {
   return max;
 }
 
-/* Over the block; every thread gets it. Calls take turns between two sets of slots: nobody writes what a slow warp still reads. */
-FN float block_max(float x, u32 turn) {
-  u32 slots = smem_base() + AT_MAXIMA + turn % 2 * 64;
+/* Over the block; every thread gets it. */
+FN float block_max(float x) {
   UNROLL for (u32 m = 16; m; m /= 2) x = max_f32(x, shfl_xor_f32(x, m));
-  if (tid() % 32 == 0) smem_store_f32(slots + tid() / 32 * 4, x);
+  if (tid() % 32 == 0) smem_store_f32(smem_base() + tid() / 32 * 4, x);
   cta_sync();
-  float all = tid() % 32 < block_threads() / 32 ? smem_load_f32(slots + tid() % 32 * 4) : 0.f;
-  UNROLL for (u32 m = 8; m; m /= 2) all = max_f32(all, shfl_xor_f32(all, m));
-  return shfl_idx_f32(all, 0);
+  float all = tid() % 32 < block_threads() / 32 ? smem_load_f32(smem_base() + tid() % 32 * 4) : 0.f;
+  UNROLL for (u32 m = 16; m; m /= 2) all = max_f32(all, shfl_xor_f32(all, m));
+  return all;
 }
 
-FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, i32 lane, const float x[C],
-              float multiplier) {
-  i32 vector, row = lane_of(t, lane, &vector);
+FN u32 pack(const glint_quantize_params *p, const float x[4], float m) {
+  return p->e5m2 ? pack_e5m2(x[0] * m, x[1] * m, x[2] * m, x[3] * m) : pack_e4m3(x[0] * m, x[1] * m, x[2] * m, x[3] * m);
+}
+
+FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, u8 *to, i32 column, const float x[C], float multiplier) {
   u32 r[C / 4];
-  if (row >= at->rows) return;
-  if (p->e5m2) {
-    UNROLL for (i32 i = 0; i < C / 4; i++) r[i] =
-        pack_e5m2(x[4 * i] * multiplier, x[4 * i + 1] * multiplier, x[4 * i + 2] * multiplier, x[4 * i + 3] * multiplier);
-  } else {
-    UNROLL for (i32 i = 0; i < C / 4; i++) r[i] =
-        pack_e4m3(x[4 * i] * multiplier, x[4 * i + 1] * multiplier, x[4 * i + 2] * multiplier, x[4 * i + 3] * multiplier);
-  }
-  u8 *to = t->out + at->batch * t->out_stride.batch + (at->first + at->first_row + row) * t->out_stride.row +
-           at->head * t->out_stride.head + vector * C;
+  UNROLL for (i32 i = 0; i < C / 4; i++) r[i] = pack(p, x + 4 * i, multiplier);
   if (t->aligned) {
     gmem_store_16(to, r);
     return;
   }
-  UNROLL for (i32 i = 0; i < C; i++) if (vector * C + i < t->columns) gmem_store_1(to + i, (u8)(r[i / 4] >> (i % 4 * 8)));
+  UNROLL for (i32 i = 0; i < C; i++) if (column + i < t->columns) gmem_store_1(to + i, (u8)(r[i / 4] >> (i % 4 * 8)));
 }
 
 /* glint_quantize_factors_of. */
@@ -246,7 +211,7 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
   }
   for (i32 n = (i32)tid(); n < t->slot_tiles; n += THREADS)
     largest = max_f32(largest, gmem_load_f32_nc(t->maxima + (i64)slot * t->slot_tiles + n));
-  largest = block_max(largest, 0);
+  largest = block_max(largest);
   multiplier = multiplier_of(&p, t, largest, &descale);
   if (tid() == 0) {
     gmem_store_f32(t->multipliers + slot, multiplier);
@@ -254,59 +219,40 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
   }
 }
 #else
-FN void compute_tile(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at, u32 buffer) {
-  float multiplier = 0.f, largest = 0.f;
-#if STEP == STEP_BLOCKS
-  float x[KEEP][C], descale;
-  UNROLL for (i32 i = 0; i < KEEP; i++) {
-    prepare(t, at, buffer, i, x[i]);
-    largest = largest_of(x[i], largest);
-  }
-  multiplier = multiplier_of(p, t, block_max(largest, buffer), &descale);
-  if (tid() == 0) gmem_store_f32(descale_of(t, slot_of(t, at)), descale);
-  UNROLL for (i32 i = 0; i < KEEP; i++) store(p, t, at, i, x[i], multiplier);
-#else
-  float x[C];
-  if (STEP == STEP_CONVERT) multiplier = gmem_load_f32_nc(t->multipliers + slot_of(t, at));
-  UNROLL for (i32 i = 0; i < KEEP; i++) {
-    prepare(t, at, buffer, i, x);
-    if (STEP == STEP_MAXIMA)
-      largest = largest_of(x, largest);
-    else
-      store(p, t, at, i, x, multiplier);
+/* One tile a block. The conversion goes through them backwards: the last ones that STEP_MAXIMA read may still lie in L2. */
+KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
+  i32 tile = STEP == STEP_CONVERT ? p.blocks - 1 - (i32)block_id_x() : (i32)block_id_x();
+  const glint_quantize_operand *t = operand_of(&p, tile);
+  tile_place at = place_of(t, tile - t->first_block);
+  lane_place l = lane_of(&p, t, &at);
+  u32 words[KEEP][WORDS];
+  float multiplier = 0.f, largest = 0.f, x[STEP == STEP_BLOCKS && ROTATE ? KEEP : 1][C];
+  load_rows(t, &at, &l, words);
+  if (STEP == STEP_CONVERT) multiplier = gmem_load_f32_nc(t->multipliers + slot_of(t, &at));
+  if (STEP != STEP_CONVERT) {
+    UNROLL for (i32 i = 0; i < KEEP; i++) {
+      float *mine = x[STEP == STEP_BLOCKS && ROTATE ? i : 0];
+      prepare(t, &at, &l, l.row + i * l.step, words[i], mine);
+      largest = largest_of(mine, largest);
+    }
+    largest = block_max(largest);
   }
   if (STEP == STEP_MAXIMA) {
-    largest = block_max(largest, buffer);
-    if (tid() == 0) gmem_store_f32(t->maxima + ((i64)at->batch * t->heads + at->head) * t->tiles + at->tile, largest);
+    if (tid() == 0) gmem_store_f32(t->maxima + ((i64)at.batch * t->heads + at.head) * t->tiles + at.tile, largest);
+    return;
   }
-#endif
-}
-
-/* Tiles block_id, block_id + grid, ... The conversion goes through them backwards: the last ones that STEP_MAXIMA read may still lie in L2. */
-FN const glint_quantize_operand *begin_tile(const glint_quantize_params *p, i32 n, tile_place *at, u32 buffer) {
-  i32 tile = STEP == STEP_CONVERT ? p->blocks - 1 - n : n;
-  const glint_quantize_operand *t = operand_of(p, tile);
-  *at = place_of(t, tile - t->first_block);
-  fetch_tile(t, at, buffer);
-  return t;
-}
-
-KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_quantize_params) {
-  tile_place at, next_at;
-  i32 n = (i32)block_id_x(), grid = (i32)grid_size_x();
-  u32 buffer = 0;
-  make_signs(&p);
-  const glint_quantize_operand *t = begin_tile(&p, n, &at, 0), *next = t;
-  cp_async_commit();
-  next_at = at;
-  NO_UNROLL for (; n < p.blocks; n += grid) {
-    if (n + grid < p.blocks) next = begin_tile(&p, n + grid, &next_at, buffer ^ 1);
-    cp_async_commit();
-    cp_async_wait(1);
-    compute_tile(&p, t, &at, buffer);
-    t = next;
-    at = next_at;
-    buffer ^= 1;
+  if (STEP == STEP_BLOCKS) {
+    float descale;
+    multiplier = multiplier_of(&p, t, largest, &descale);
+    if (tid() == 0) gmem_store_f32(descale_of(t, slot_of(t, &at)), descale);
+  }
+  u8 *to = t->out + offset_of(&t->out_stride, &at, &l);
+  i64 step = l.step * t->out_stride.row;
+  UNROLL for (i32 i = 0; i < KEEP; i++) {
+    float *mine = x[STEP == STEP_BLOCKS && ROTATE ? i : 0];
+    if (STEP == STEP_CONVERT || !ROTATE) prepare(t, &at, &l, l.row + i * l.step, words[i], mine);
+    if (l.row + i * l.step < at.rows) store(&p, t, to, l.column, mine, multiplier);
+    to += step;
   }
 }
 #endif

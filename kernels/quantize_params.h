@@ -14,10 +14,9 @@
 #define STEP_MEANS   2 /* of k, from those */
 #define STEP_SHIFTS  3 /* scale * q . mean */
 
-#define QUANTIZE_COLUMNS 16   /* of a row that a lane handles at once: 16 bytes of results */
-#define QUANTIZE_SHARED  2304 /* bytes before the two tiles in shared memory */
-#define QUANTIZE_CHUNK   32   /* GLINT_MEAN_CHUNK */
-#define QUANTIZE_SUMS    8    /* GLINT_MEAN_SUMS */
+#define QUANTIZE_COLUMNS 16 /* of a row that a lane handles at once: 16 bytes of results */
+#define QUANTIZE_CHUNK   32 /* GLINT_MEAN_CHUNK */
+#define QUANTIZE_SUMS    8  /* GLINT_MEAN_SUMS */
 
 /* One tensor. Tiles: `rows` rows of one head. Numbered (batch, tile, head), the head fastest, as rows lie in memory. A slot is what has one
  * factor; its tiles are `slot_tiles` consecutive numbers of the order (batch, head, tile), in which maxima lie. */
@@ -35,7 +34,6 @@ typedef struct glint_quantize_operand {
   int32_t mean_aligned; /* rows of mean start at multiples of 16 bytes and are whole vectors */
   int32_t seqlen, heads, columns;
   int32_t vectors;                    /* columns / QUANTIZE_COLUMNS, rounded up */
-  uint32_t vectors_magic;             /* ceil(2^32 / vectors); unused for 1 */
   int32_t rows, tiles;                /* of a tile; tiles of the longest sequence */
   int32_t heads_a_scale, block_tiles; /* tiles of a block of rows; 0: one factor for all rows of a sequence */
   int32_t blocks;                     /* of rows; 1 without */

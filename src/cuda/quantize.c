@@ -10,7 +10,7 @@
 
 _Static_assert(QUANTIZE_CHUNK == GLINT_MEAN_CHUNK && QUANTIZE_SUMS == GLINT_MEAN_SUMS, "kernels and the cpu engine add alike");
 
-enum { MOST_THREADS = 512, TILE_THREADS = 256, TILE_BLOCKS = 3, SHIFT_WARPS = 8, SUM_THREADS = 256, SUM_COLUMNS = 8, MEAN_COLUMNS = 128 };
+enum { MOST_THREADS = 512, TILE_THREADS = 256, SHIFT_WARPS = 8, SUM_THREADS = 256, SUM_COLUMNS = 8, MEAN_COLUMNS = 128 };
 
 int glint_is_quantize(const glint_variant *v) { return strncmp(v->source, "quantize", strlen("quantize")) == 0; }
 
@@ -21,20 +21,25 @@ typedef struct quantize_pieces {
   int64_t maxima[3], multipliers[3], mean, sums, floats;
 } quantize_pieces;
 
-/* KEEP of quantize.c: vectors of a tile that a thread has. */
-static int64_t kept_vectors(glint_dtype dtype) { return dtype == GLINT_FLOAT32 ? 2 : 4; }
+/* KEEP of quantize.c: rows of a tile that a thread has. */
+static int64_t kept_rows(glint_dtype dtype) { return dtype == GLINT_FLOAT32 ? 2 : 4; }
 
 /* Rows of a tile where factors are not made in one pass: as many as TILE_THREADS threads have at once, and a divisor of the block's rows. */
 static int32_t tile_rows(const glint_quantize_tensor *t, int64_t vectors) {
-  int64_t most = TILE_THREADS * kept_vectors(t->in.dtype) / vectors;
+  int64_t most = TILE_THREADS / vectors * kept_rows(t->in.dtype);
   if (!t->block_rows) return (int32_t)most;
   while (t->block_rows % most) most--;
   return (int32_t)most;
 }
 
+/* Threads that have all rows of a block at once: whole rows for each, in whole warps. */
+static int64_t threads_of_block(const glint_quantize_tensor *t) {
+  int64_t rows = ceil_div(t->block_rows, kept_rows(t->in.dtype));
+  return ceil_div(rows * ceil_div(t->in.shape[3], QUANTIZE_COLUMNS), 32) * 32;
+}
+
 static int in_one_pass(const glint_quantize_work *w, const glint_quantize_tensor *t) {
-  return t->block_rows && !w->descale_given &&
-         t->block_rows * ceil_div(t->in.shape[3], QUANTIZE_COLUMNS) <= MOST_THREADS * kept_vectors(t->in.dtype);
+  return t->block_rows && !w->descale_given && threads_of_block(t) <= MOST_THREADS;
 }
 
 /* Everything of an operand that follows from shapes. */
@@ -42,7 +47,6 @@ static void shape_operand(const glint_quantize_work *w, const glint_quantize_ten
   memset(o, 0, sizeof *o);
   o->seqlen = (int32_t)t->seqlen, o->heads = (int32_t)t->in.shape[2], o->columns = (int32_t)t->in.shape[3];
   o->vectors = (int32_t)ceil_div(o->columns, QUANTIZE_COLUMNS);
-  o->vectors_magic = (uint32_t)((((uint64_t)1 << 32) + (uint64_t)o->vectors - 1) / (uint64_t)o->vectors);
   o->rows = in_one_pass(w, t) ? (int32_t)t->block_rows : tile_rows(t, o->vectors);
   o->blocks = (int32_t)t->descale.shape[2];
   o->block_tiles = t->block_rows ? (int32_t)(t->block_rows / o->rows) : 0;
@@ -212,14 +216,13 @@ static const char *dtype_name_of(const glint_quantize_work *w) {
   return dtype == GLINT_BFLOAT16 ? "bf16" : dtype == GLINT_FLOAT16 ? "fp16" : "float32";
 }
 
-/* One of the steps on tiles: persistent blocks, as many as run at once, with two tiles each in shared memory. */
-static glint_status launch_tiles(const quantize_call *call, const char *step, int64_t tiles, int64_t threads, int64_t blocks_per_sm,
-                                 glint_quantize_params *p) {
-  const glint_dtype dtype = input_dtype(call->w);
-  int64_t once = call->cuda->machine[call->scope->device].multiprocessors * blocks_per_sm;
-  int64_t tile_bytes = threads * kept_vectors(dtype) * QUANTIZE_COLUMNS * (int64_t)glint_dtype_size(dtype);
-  if (!tiles) return GLINT_OK;
-  return launch(call, dtype_name_of(call->w), step, tiles < once ? tiles : once, threads, QUANTIZE_SHARED + 2 * tile_bytes, p);
+/* One of the steps on tiles, a block each. */
+static glint_status launch_tiles(const quantize_call *call, const char *step, int64_t tiles, int64_t threads, glint_quantize_params *p) {
+  char name[32];
+  int rotate = 0;
+  for (int n = 0; n < p->operands; n++) rotate |= p->operand[n].rotate;
+  snprintf(name, sizeof name, "%s%s", step, rotate ? "_rotate" : "");
+  return tiles ? launch(call, dtype_name_of(call->w), name, tiles, threads, 128, p) : GLINT_OK;
 }
 
 /* The operands that go in one pass, or the others. */
@@ -250,13 +253,14 @@ static int64_t number_slots(glint_quantize_params *p) {
 
 static glint_status quantize_blocks(const quantize_call *call) {
   glint_quantize_params p;
-  int64_t lanes = 0;
+  int64_t threads = 32;
   collect(call, 1, &p);
-  int64_t blocks = number_tiles(call->w, &p);
-  for (int n = 0; n < p.operands; n++)
-    if ((int64_t)p.operand[n].rows * p.operand[n].vectors > lanes) lanes = (int64_t)p.operand[n].rows * p.operand[n].vectors;
-  int64_t threads = ceil_div(ceil_div(lanes, kept_vectors(input_dtype(call->w))), 32) * 32;
-  return launch_tiles(call, "blocks", blocks, threads, threads <= 64 ? 8 : threads <= 128 ? 4 : threads <= 256 ? 2 : 1, &p);
+  int64_t tiles = number_tiles(call->w, &p);
+  for (int n = 0; n < GLINT_QUANTIZE_TENSORS; n++) {
+    const glint_quantize_tensor *t = &call->w->tensor[n];
+    if (t->in.rank && in_one_pass(call->w, t) && threads_of_block(t) > threads) threads = threads_of_block(t);
+  }
+  return launch_tiles(call, "blocks", tiles, threads, &p);
 }
 
 static glint_status quantize_in_two_passes(const quantize_call *call) {
@@ -265,11 +269,11 @@ static glint_status quantize_in_two_passes(const quantize_call *call) {
   collect(call, 0, &p);
   if (!p.operands) return GLINT_OK;
   int64_t blocks = number_tiles(call->w, &p);
-  if (!p.given) status = launch_tiles(call, "maxima", blocks, TILE_THREADS, TILE_BLOCKS, &p);
+  if (!p.given) status = launch_tiles(call, "maxima", blocks, TILE_THREADS, &p);
   int64_t slots = number_slots(&p);
   if (status == GLINT_OK) status = launch(call, "", "factors", slots, 256, 128, &p);
   number_tiles(call->w, &p);
-  if (status == GLINT_OK) status = launch_tiles(call, "convert", blocks, TILE_THREADS, TILE_BLOCKS, &p);
+  if (status == GLINT_OK) status = launch_tiles(call, "convert", blocks, TILE_THREADS, &p);
   return status;
 }
 
