@@ -59,7 +59,7 @@ typedef struct lane_place {
 } lane_place;
 
 FN lane_place lane_of(const glint_quantize_params *p, const glint_quantize_operand *t, const tile_place *at) {
-  i32 rows = (i32)block_threads() / t->vectors, row = (i32)tid() / t->vectors, vector = (i32)tid() % t->vectors;
+  i32 rows = t->step, row = (i32)(tid() * t->vectors_magic >> 16), vector = (i32)tid() - row * t->vectors;
   lane_place l = {vector * C, row < rows ? row : at->rows, rows, {0}};
   u32 bits = ROTATE && t->rotate ? p->signs[vector / 2] >> (vector % 2 * C) : 0;
   UNROLL for (i32 i = 0; i < WORDS; i++) l.signs[i] =
@@ -176,13 +176,13 @@ FN float block_max(float x) {
   return all;
 }
 
-FN u32 pack(const glint_quantize_params *p, const float x[4], float m) {
-  return p->e5m2 ? pack_e5m2(x[0] * m, x[1] * m, x[2] * m, x[3] * m) : pack_e4m3(x[0] * m, x[1] * m, x[2] * m, x[3] * m);
-}
-
-FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, u8 *to, i32 column, const float x[C], float multiplier) {
+FN void store(const glint_quantize_params *p, const glint_quantize_operand *t, u8 *to, i32 column, const float x[C], float m) {
   u32 r[C / 4];
-  UNROLL for (i32 i = 0; i < C / 4; i++) r[i] = pack(p, x + 4 * i, multiplier);
+  if (p->e5m2) {
+    UNROLL for (i32 i = 0; i < C; i += 4) r[i / 4] = pack_e5m2(x[i] * m, x[i + 1] * m, x[i + 2] * m, x[i + 3] * m);
+  } else {
+    UNROLL for (i32 i = 0; i < C; i += 4) r[i / 4] = pack_e4m3(x[i] * m, x[i + 1] * m, x[i + 2] * m, x[i + 3] * m);
+  }
   if (t->aligned) {
     gmem_store_16(to, r);
     return;

@@ -34,6 +34,8 @@ typedef struct glint_quantize_operand {
   int32_t mean_aligned; /* rows of mean start at multiples of 16 bytes and are whole vectors */
   int32_t seqlen, heads, columns;
   int32_t vectors;                    /* columns / QUANTIZE_COLUMNS, rounded up */
+  uint32_t vectors_magic;             /* (2^16 - 1) / vectors + 1: n * magic >> 16 is n / vectors for n below the 512 threads */
+  int32_t step;                       /* rows that the threads of a block have at once: threads / vectors */
   int32_t rows, tiles;                /* of a tile; tiles of the longest sequence */
   int32_t heads_a_scale, block_tiles; /* tiles of a block of rows; 0: one factor for all rows of a sequence */
   int32_t blocks;                     /* of rows; 1 without */

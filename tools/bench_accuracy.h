@@ -37,10 +37,11 @@ typedef struct accuracy_answer {
 /* Attention in float64 by the formula. */
 void accuracy_reference(const accuracy_problem *p, accuracy_answer *answer);
 
-/* How the model computes: kernels/forward_fp8.c's arithmetic, in its order of keys. */
+/* How the model computes: as kernels/forward_fp8.c does, in its order of keys. */
 typedef struct accuracy_model {
   int64_t tile;    /* keys of a tile; tiles go from the last to the first */
   float top, move; /* P of a row's largest score is 2^top when its shift is chosen anew, which happens where a P reaches 2^move */
+  int level;       /* 1: o is divided by the sum of P as it was rounded (times what V's factors did to it) */
   int narrow;      /* 1: products add up as FP8 tensor cores of Hopper do, with 13 bits behind the largest exponent; 0: in float32 */
   int second;      /* 1: each tile's P V is added to a float32 sum (GLINT_FP32_ACCUMULATE); matters only where narrow */
 } accuracy_model;

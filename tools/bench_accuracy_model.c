@@ -51,6 +51,7 @@ enum { STEP = 32, D_MAX = 512, TILE_MAX = 256 }; /* STEP: depth of an 8-bit prod
 /* What one head's rows carry along. */
 typedef struct model_row {
   float shift, sum, most;
+  float p_sum, rounded; /* of P before and after its rounding */
   int64_t top;
   float o[D_MAX], part[D_MAX];
 } model_row;
@@ -102,7 +103,7 @@ static void multiply(const accuracy_model *m, float *sum, int64_t n, const float
   }
 }
 
-/* One tile for one row. The factor of V's block is part of P (its logarithm of the exponent), and comes off the row's sum again. */
+/* One tile for one row. The factor of V's block is part of P (its logarithm is added to the exponent), and comes off the row's sum again. */
 static void model_tile(model_head *t, model_row *r, const float *q, float q_factor, int64_t first, int64_t count) {
   const glint_work *w = t->w;
   float s[TILE_MAX] = {0}, p[TILE_MAX], log2_v[TILE_MAX], most = -INFINITY;
@@ -117,13 +118,15 @@ static void model_tile(model_head *t, model_row *r, const float *q, float q_fact
   if (most - r->shift >= t->m->move) {
     float rescale = exp2f(r->shift - (most - t->m->top));
     r->shift = most - t->m->top;
-    r->sum *= rescale;
+    r->sum *= rescale, r->p_sum *= rescale, r->rounded *= rescale;
     for (int64_t c = 0; c < w->head_dim_v; c++) r->o[c] *= rescale, r->part[c] *= rescale;
   }
   for (int64_t j = 0; j < count; j++) {
     p[j] = exp2f(s[j] + log2_v[j] - r->shift);
     r->sum += blocks_v ? p[j] * exp2f(-log2_v[j]) : p[j];
+    r->p_sum += p[j];
     p[j] = glint_float_from_e4m3(glint_e4m3_from_float(p[j]));
+    r->rounded += p[j];
   }
   multiply(t->m, r->part, w->head_dim_v, p, t->v, D_MAX, count);
   if (!t->m->second) return;
@@ -144,7 +147,9 @@ static void finish_rows(const model_head *t, accuracy_answer *answer) {
   for (int64_t i = 0; i < w->seqlen_q; i++) {
     const model_row *r = &t->rows[i];
     double *o = answer->o + (i * w->heads_q + t->h) * w->head_dim_v;
-    for (int64_t c = 0; c < w->head_dim_v; c++) o[c] = (double)((r->o[c] + r->part[c]) / r->sum * v_factor);
+    float factor = v_factor / r->sum;
+    if (t->m->level && r->rounded > 0) factor *= r->p_sum / r->rounded;
+    for (int64_t c = 0; c < w->head_dim_v; c++) o[c] = (double)((r->o[c] + r->part[c]) * factor);
     answer->top[i * w->heads_q + t->h] = r->top;
   }
 }

@@ -10,7 +10,15 @@
 
 _Static_assert(QUANTIZE_CHUNK == GLINT_MEAN_CHUNK && QUANTIZE_SUMS == GLINT_MEAN_SUMS, "kernels and the cpu engine add alike");
 
-enum { MOST_THREADS = 512, TILE_THREADS = 256, SHIFT_WARPS = 8, SUM_THREADS = 256, SUM_COLUMNS = 8, MEAN_COLUMNS = 128 };
+enum {
+  MOST_THREADS = 512,
+  SMALL_THREADS = 256,
+  TILE_THREADS = 256,
+  SHIFT_WARPS = 8,
+  SUM_THREADS = 256,
+  SUM_COLUMNS = 8,
+  MEAN_COLUMNS = 128
+};
 
 int glint_is_quantize(const glint_variant *v) { return strncmp(v->source, "quantize", strlen("quantize")) == 0; }
 
@@ -47,6 +55,7 @@ static void shape_operand(const glint_quantize_work *w, const glint_quantize_ten
   memset(o, 0, sizeof *o);
   o->seqlen = (int32_t)t->seqlen, o->heads = (int32_t)t->in.shape[2], o->columns = (int32_t)t->in.shape[3];
   o->vectors = (int32_t)ceil_div(o->columns, QUANTIZE_COLUMNS);
+  o->vectors_magic = (uint32_t)(65535 / o->vectors + 1);
   o->rows = in_one_pass(w, t) ? (int32_t)t->block_rows : tile_rows(t, o->vectors);
   o->blocks = (int32_t)t->descale.shape[2];
   o->block_tiles = t->block_rows ? (int32_t)(t->block_rows / o->rows) : 0;
@@ -220,7 +229,10 @@ static const char *dtype_name_of(const glint_quantize_work *w) {
 static glint_status launch_tiles(const quantize_call *call, const char *step, int64_t tiles, int64_t threads, glint_quantize_params *p) {
   char name[32];
   int rotate = 0;
-  for (int n = 0; n < p->operands; n++) rotate |= p->operand[n].rotate;
+  for (int n = 0; n < p->operands; n++) {
+    rotate |= p->operand[n].rotate;
+    p->operand[n].step = (int32_t)(threads / p->operand[n].vectors);
+  }
   snprintf(name, sizeof name, "%s%s", step, rotate ? "_rotate" : "");
   return tiles ? launch(call, dtype_name_of(call->w), name, tiles, threads, 128, p) : GLINT_OK;
 }
@@ -260,7 +272,7 @@ static glint_status quantize_blocks(const quantize_call *call) {
     const glint_quantize_tensor *t = &call->w->tensor[n];
     if (t->in.rank && in_one_pass(call->w, t) && threads_of_block(t) > threads) threads = threads_of_block(t);
   }
-  return launch_tiles(call, "blocks", tiles, threads, &p);
+  return launch_tiles(call, threads > SMALL_THREADS ? "large_blocks" : "blocks", tiles, threads, &p);
 }
 
 static glint_status quantize_in_two_passes(const quantize_call *call) {
