@@ -86,7 +86,7 @@ static void draw_lines(FILE *to, const accuracy_plot *plot, int top) {
     index_of(names, &count, plot->points[i].line);
   }
   if (!count || longest <= shortest) return;
-  draw_frame(to, top, &a, "RMSE over the root of o's mean square, along the length (normal inputs)");
+  draw_frame(to, top, &a, "RMSE over the root of o's mean square, along the length");
   for (int n = 0; n < count; n++) {
     fprintf(to, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colours[n % COLOURS]);
     for (int i = 0; i < plot->point_count; i++) {

@@ -1,7 +1,6 @@
 /* Attention problems out of files. */
 #include "problem.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +30,6 @@ const problem_field problem_fields[PROBLEM_INPUTS] = {
     FIELD(page_table, FIELD_INDICES),
     FIELD(cache_seqlens, FIELD_INDICES),
 };
-enum { FIELD_DESCALE_Q = 10 };
 
 glint_tensor *problem_tensor(glint_problem *problem, int field) { return (glint_tensor *)((char *)problem + problem_fields[field].offset); }
 
@@ -81,42 +79,18 @@ void problem_source_close(problem_source *source) {
 
 /* ---- conversion ---- */
 
-/* Replaces array by itself in another dtype, each element divided by scale. Rounds once. */
-static glint_status convert(io_array *array, glint_dtype dtype, double scale, glint_error *error) {
+/* Replaces array by itself in another dtype. Rounds once. */
+static glint_status convert(io_array *array, glint_dtype dtype, glint_error *error) {
   io_array to;
   glint_status status = io_array_allocate(&to, dtype, array->rank, array->shape, error);
   if (status != GLINT_OK) return status;
-  for (int64_t i = 0; i < array->count; i++) glint_store(to.data, dtype, i, glint_load(array->data, array->dtype, i) / scale);
+  for (int64_t i = 0; i < array->count; i++) glint_store(to.data, dtype, i, glint_load(array->data, array->dtype, i));
   io_array_free(array);
   *array = to;
   return GLINT_OK;
 }
 
 static int is_fp8(glint_dtype dtype) { return dtype == GLINT_FLOAT8_E4M3 || dtype == GLINT_FLOAT8_E5M2; }
-
-/* The scale that puts the largest finite magnitude on the largest FP8 number; 1 for an array of zeros. */
-static float scale_for_fp8(const io_array *array, glint_dtype dtype) {
-  double largest = 0, limit = dtype == GLINT_FLOAT8_E4M3 ? 448 : 57344;
-  for (int64_t i = 0; i < array->count; i++) {
-    double value = fabs(glint_load(array->data, array->dtype, i));
-    if (isfinite(value) && value > largest) largest = value;
-  }
-  return largest > 0 ? (float)(largest / limit) : 1.0f;
-}
-
-/* FP8 from a wider type, with descale as the API wants it; field is q, k or v. */
-static glint_status quantize(loaded_problem *p, int field, glint_dtype dtype, glint_error *error) {
-  io_array *descale = &p->inputs[FIELD_DESCALE_Q + field];
-  int64_t one = 1;
-  if (descale->data)
-    return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s: there already is a %s", problem_fields[field].name,
-                      problem_fields[FIELD_DESCALE_Q + field].name);
-  glint_status status = io_array_allocate(descale, GLINT_FLOAT32, 1, &one, error);
-  if (status != GLINT_OK) return status;
-  float scale = scale_for_fp8(&p->inputs[field], dtype);
-  *(float *)descale->data = scale;
-  return convert(&p->inputs[field], dtype, scale, error);
-}
 
 static glint_status convert_field(loaded_problem *p, int field, glint_dtype dtype, glint_error *error) {
   io_array *array = &p->inputs[field];
@@ -131,8 +105,7 @@ static glint_status convert_field(loaded_problem *p, int field, glint_dtype dtyp
                        : array->dtype == GLINT_FLOAT64                       ? GLINT_FLOAT32
                                                                              : array->dtype;
   if (target == array->dtype) return GLINT_OK;
-  if (is_fp8(target) && field > 2) return glint_fail(error, GLINT_ERROR_INVALID_ARGUMENT, "%s cannot be turned into FP8 here", about->name);
-  return is_fp8(target) ? quantize(p, field, target, error) : convert(array, target, 1, error);
+  return convert(array, target, error);
 }
 
 /* ---- loading ---- */

@@ -38,7 +38,7 @@ typedef struct loaded_problem {
 } loaded_problem;
 
 /* Loads problem number `index`. scores: a glint_problem of which the fields that are no tensors are taken. dtype: what q, k and v are converted
- * to (FP8 with one scale per tensor); GLINT_DTYPE_NONE: as stored, float64 becoming float32; GLINT_FLOAT64: as stored, with o in float64.
+ * to (not FP8: run_quantize.h); GLINT_DTYPE_NONE: as stored, float64 becoming float32; GLINT_FLOAT64: as stored, with o in float64.
  * o has that dtype too (bfloat16 for FP8). */
 glint_status problem_load(const problem_source *source, int index, const glint_problem *scores, glint_dtype dtype, loaded_problem *p,
                           glint_error *error);

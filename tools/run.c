@@ -10,6 +10,7 @@
 #include "problem.h"
 #include "progress.h"
 #include "report.h"
+#include "run_quantize.h"
 #include "timing.h"
 #include "verb.h"
 
@@ -18,12 +19,26 @@ typedef struct arguments {
   glint_problem scores;
   const char *file, *npy[3], *output, *lse, *only;
   glint_dtype dtype;
-  int check;
+  run_quantization quantization;
+  int check, quantization_given;
   double seconds;
   report_format format;
 } arguments;
 
-enum { KEY_Q = OPTION_VERB_KEYS, KEY_K, KEY_V, KEY_LSE, KEY_DTYPE, KEY_CHECK, KEY_SECONDS, KEY_JSON, KEY_CSV };
+enum {
+  KEY_Q = OPTION_VERB_KEYS,
+  KEY_K,
+  KEY_V,
+  KEY_LSE,
+  KEY_DTYPE,
+  KEY_ROTATE,
+  KEY_SMOOTH,
+  KEY_SCALES,
+  KEY_CHECK,
+  KEY_SECONDS,
+  KEY_JSON,
+  KEY_CSV
+};
 
 static const struct argp_option option_list[] = {
     {"q", KEY_Q, "Q.npy", 0, "queries [batch, seqlen_q, heads, head_dim], instead of FILE", 0},
@@ -34,6 +49,9 @@ static const struct argp_option option_list[] = {
     {"name", 'n', "NAME", 0, "only the problem NAME of the file", 0},
     {"dtype", KEY_DTYPE, "TYPE", 0,
      "convert q, k, v to f32, bf16, f16, e4m3 or e5m2 (default: as stored); f64 with the oracle: o in float64", 0},
+    {"rotate", KEY_ROTATE, NULL, 0, "FP8: q and k times a Hadamard matrix with random signs before the rounding", 0},
+    {"smooth", KEY_SMOOTH, NULL, 0, "FP8: k without its mean over the sequence", 0},
+    {"scales", KEY_SCALES, "S", 0, "FP8: one factor a tensor, a head, or blockN: N rows (default tensor)", 0},
     {"check", KEY_CHECK, NULL, 0,
      "compare with the oracle, and with the file's NAME.o unless options change the problem; exit with 1 when an error is too large", 0},
     {"seconds", KEY_SECONDS, "X", 0, "repeat each problem for so long and take the median time; 0: one call (default 0.1)", 0},
@@ -42,9 +60,24 @@ static const struct argp_option option_list[] = {
     {0},
 };
 
+static void parse_scales(struct argp_state *state, const char *text, run_quantization *q) {
+  if (strcmp(text, "tensor") == 0) {
+    q->scales = RUN_SCALES_TENSOR;
+  } else if (strcmp(text, "head") == 0) {
+    q->scales = RUN_SCALES_HEAD;
+  } else if (strncmp(text, "block", 5) == 0) {
+    q->scales = RUN_SCALES_BLOCK;
+    q->block_rows = option_integer(state, "scales", text[5] ? text + 5 : "128", 16, 1 << 20);
+    if (q->block_rows % 16) argp_error(state, "--scales: '%s': blocks have a multiple of 16 rows", text);
+  } else {
+    argp_error(state, "--scales: '%s' is none of tensor, head, blockN", text);
+  }
+}
+
 static void check_usage(struct argp_state *state, const arguments *a) {
   int npy = !!a->npy[0] + !!a->npy[1] + !!a->npy[2];
   if (a->file ? npy != 0 : npy != 3) argp_error(state, "give FILE.safetensors, or all of --q, --k and --v");
+  if (a->quantization_given && !run_is_fp8(a->dtype)) argp_error(state, "--rotate, --smooth and --scales need --dtype e4m3 or e5m2");
   if (a->dtype == GLINT_FLOAT64 && a->options.engine != GLINT_ENGINE_ORACLE) argp_error(state, "--dtype f64 needs --engine oracle");
 }
 
@@ -59,6 +92,9 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_LSE: a->lse = text; return 0;
   case 'n': a->only = text; return 0;
   case KEY_DTYPE: a->dtype = option_dtype(state, text); return 0;
+  case KEY_ROTATE: a->quantization.rotate = a->quantization_given = 1; return 0;
+  case KEY_SMOOTH: a->quantization.smooth = a->quantization_given = 1; return 0;
+  case KEY_SCALES: parse_scales(state, text, &a->quantization), a->quantization_given = 1; return 0;
   case KEY_CHECK: a->check = 1; return 0;
   case KEY_SECONDS: a->seconds = option_number(state, "seconds", text); return 0;
   case KEY_JSON: a->format = REPORT_JSON; return 0;
@@ -262,14 +298,55 @@ static glint_status compute(session *s, loaded_problem *p, glint_error *error) {
   return status;
 }
 
+/* The same in bfloat16 on the same engine: what FP8 costs. */
+static glint_status compare_with_bf16(session *s, const loaded_problem *p, run_bf16 *b, glint_error *error) {
+  placed_problem placed;
+  double rmse, largest;
+  glint_status status = memory_place(&s->m, &b->api, &placed, error);
+  if (status != GLINT_OK) return status;
+  forward_call call = {s, &placed.api, error};
+  status = forward(&call);
+  if (status == GLINT_OK) status = memory_fetch(&placed, &b->api, error);
+  memory_release(&placed);
+  if (status != GLINT_OK) return status;
+  run_differences(&p->o, &b->o, &rmse, &largest);
+  report_number(&s->r, "bf16_rmse", rmse), report_number(&s->r, "bf16_max", largest);
+  return GLINT_OK;
+}
+
+/* FP8: quantizes, computes, and compares. */
+static glint_status compute_fp8(session *s, loaded_problem *p, glint_error *error) {
+  run_bf16 wide;
+  io_array shift = {0};
+  glint_status status = run_bf16_make(p, &wide, error);
+  if (status != GLINT_OK) return status;
+  status = run_quantize(&s->a->quantization, s->a->dtype, p, &shift, error);
+  if (status == GLINT_OK) {
+    report_text(&s->r, "dtype", io_dtype_name(p->inputs[0].dtype));
+    status = compute(s, p, error);
+  }
+  if (status == GLINT_OK) status = compare_with_bf16(s, p, &wide, error);
+  if (status == GLINT_OK && s->a->check) status = check(s, p, error);
+  for (int64_t i = 0; status == GLINT_OK && i < shift.count; i++) ((float *)p->lse.data)[i] += ((const float *)shift.data)[i];
+  io_array_free(&shift);
+  run_bf16_free(&wide);
+  return status;
+}
+
 static glint_status run_problem(session *s, const problem_source *source, int index, glint_error *error) {
   loaded_problem p;
   glint_error detail = {{0}};
-  glint_status status = problem_load(source, index, &s->a->scores, s->a->dtype, &p, error);
+  int fp8 = run_is_fp8(s->a->dtype);
+  glint_status status = problem_load(source, index, &s->a->scores, fp8 ? GLINT_DTYPE_NONE : s->a->dtype, &p, error);
   if (status != GLINT_OK) return status;
+  fp8 = fp8 && (p.inputs[0].dtype != s->a->dtype || s->a->quantization_given); /* stored so already: nothing to do */
   report_shape(&s->r, &p);
-  status = compute(s, &p, &detail);
-  if (status == GLINT_OK && s->a->check) status = check(s, &p, &detail);
+  if (fp8) {
+    status = compute_fp8(s, &p, &detail);
+  } else {
+    status = compute(s, &p, &detail);
+    if (status == GLINT_OK && s->a->check) status = check(s, &p, &detail);
+  }
   if (status == GLINT_OK)
     report_row(&s->r);
   else
@@ -316,15 +393,26 @@ static glint_status run_all(session *s, const problem_source *source, glint_erro
 }
 
 static const report_column columns[] = {
-    {"problem", "problem", -14, NULL},     {"shape", "b x seqlen x heads x d", -22, NULL},
-    {"dtype", "dtype", -5, NULL},          {"engine", "engine", -6, NULL},
-    {"kernel", "kernel", -24, NULL},       {"ms", "ms", 9, "%.4g"},
-    {"gflops", "GFLOP/s", 8, "%.4g"},      {"roofline", "roofline %", 10, "%.1f"},
-    {"max_error", "vs oracle", 9, "%.1e"}, {"stored_error", "vs file", 9, "%.1e"},
-    {"verdict", "verdict", -7, NULL},      {"batch", NULL, 0, "%.0f"},
-    {"seqlen_q", NULL, 0, "%.0f"},         {"seqlen_k", NULL, 0, "%.0f"},
-    {"heads_q", NULL, 0, "%.0f"},          {"heads_kv", NULL, 0, "%.0f"},
-    {"head_dim", NULL, 0, "%.0f"},         {"head_dim_v", NULL, 0, "%.0f"},
+    {"problem", "problem", -14, NULL},
+    {"shape", "b x seqlen x heads x d", -22, NULL},
+    {"dtype", "dtype", -5, NULL},
+    {"engine", "engine", -6, NULL},
+    {"kernel", "kernel", -24, NULL},
+    {"ms", "ms", 9, "%.4g"},
+    {"gflops", "GFLOP/s", 8, "%.4g"},
+    {"roofline", "roofline %", 10, "%.1f"},
+    {"max_error", "vs oracle", 9, "%.1e"},
+    {"stored_error", "vs file", 9, "%.1e"},
+    {"bf16_rmse", "rms off bf16", 12, "%.2e"},
+    {"bf16_max", "max off bf16", 12, "%.1e"},
+    {"verdict", "verdict", -7, NULL},
+    {"batch", NULL, 0, "%.0f"},
+    {"seqlen_q", NULL, 0, "%.0f"},
+    {"seqlen_k", NULL, 0, "%.0f"},
+    {"heads_q", NULL, 0, "%.0f"},
+    {"heads_kv", NULL, 0, "%.0f"},
+    {"head_dim", NULL, 0, "%.0f"},
+    {"head_dim_v", NULL, 0, "%.0f"},
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
@@ -367,6 +455,7 @@ static int run(int argc, char **argv) {
   glint_error error = {{0}};
   report_open(&s.r, a.format, columns, COLUMNS, stdout);
   for (int i = 0; i < 3 && !a.check; i++) report_hide(&s.r, (const char *const[]){"max_error", "stored_error", "verdict"}[i]);
+  for (int i = 0; i < 2 && !run_is_fp8(a.dtype); i++) report_hide(&s.r, (const char *const[]){"bf16_rmse", "bf16_max"}[i]);
   progress_start();
   glint_status status = a.file ? problem_source_open(a.file, &source, &error) : problem_source_open_npy(a.npy, &source, &error);
   if (status == GLINT_OK) status = open_session(&s, &error);

@@ -90,6 +90,27 @@ if "$glint" plan --engine sim >"$work/sim" 2>&1; then # where the simulator is b
     grep -q "$part" "$work/t.svg" || { echo "FAILED: the pipeline lacks $part"; failures=$((failures + 1)); }
   done
 fi
+# ---- FP8 ----
+expect "FP8 of a kind that is none" 2 "none of tensor, head, blockN" "$glint" run "$data" --dtype e4m3 --scales rows
+expect "blocks of 20 rows" 2 "multiple of 16 rows" "$glint" run "$data" --dtype e4m3 --scales block20
+expect "rotation without FP8" 2 "need --dtype e4m3" "$glint" run "$data" --rotate
+for way in "" "--rotate --smooth --scales block16" "--scales head"; do
+  # shellcheck disable=SC2086
+  "$glint" run --seconds 0 --check --csv --dtype e4m3 $way "$data" | awk -F, '
+    NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i; next }
+    $column["verdict"] != "ok" || !($column["bf16_rmse"] > 1e-3 && $column["bf16_rmse"] < 0.03) { bad = 1 }
+    END { exit bad || NR != 19 }' || { echo "FAILED: FP8 $way is wrong, or too far from bfloat16, or too near"; failures=$((failures + 1)); }
+done
+expect "lse is the unsmoothed one" 0 "1 x 15" "$glint" run --seconds 0 --dtype e4m3 --smooth --name tired.layer0 "$data" --lse "$work/lse8.npy"
+expect "lse in float32" 0 "1 x 15" "$glint" run --seconds 0 --dtype f32 --name tired.layer0 "$data" --lse "$work/lse32.npy"
+# the last 720 bytes are the 180 numbers
+paste <(tail -c 720 "$work/lse8.npy" | od -An -v -t f4 -w4) <(tail -c 720 "$work/lse32.npy" | od -An -v -t f4 -w4) |
+  awk '{ sum += ($1 - $2) ^ 2 } END { exit !(sum < 0.02 * NR) || NR != 180 }' || { echo "FAILED: smoothing left lse shifted"; failures=$((failures + 1)); }
+accuracy=("$glint" bench --accuracy --seqlen 160 --heads 1 --head-dim 64 --lengths 256,512)
+expect "accuracy" 0 "^outliers .*blocks \\+ hadamard" "${accuracy[@]}" --file "$data" --plot "$work/accuracy.svg"
+grep -q "</svg>" "$work/accuracy.svg" || { echo "FAILED: the accuracy study has no picture"; failures=$((failures + 1)); }
+"${accuracy[@]}" --csv | awk -F, '$1 == "outliers" && $6 == "as the kernel" { rmse[$5] = $7 } $1 == "normal" && $5 == "bfloat16" { half = $7 }
+  END { exit !(rmse["hadamard"] > 0 && rmse["hadamard"] < rmse["plain"] && half > 0 && half < 0.002) }' || { echo "FAILED: rotation does not help against outliers"; failures=$((failures + 1)); }
 expect "a pass by hand" 0 "glint_forward .* within 1e-6: yes" "$glint" explain forward
 expect "no pass" 2 "expected forward or backward" "$glint" explain sideways
 expect "only backward problems" 0 "^cpu: 20 passed, 0 refused" "$glint" check --engine cpu --backward --cases 20 --max-work 65536
