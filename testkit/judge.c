@@ -147,7 +147,7 @@ static double half_unit(glint_dtype type) {
 /* Sizes that the floors of the error rule are made of. By Cauchy-Schwarz `score` bounds every scale * q.k and every partial sum of one, and
  * `product` every dO.v. */
 typedef struct sizes {
-  double score, product, v, d_o, keep, rows;
+  double score, product, v, d_o, d_lse, keep, rows;
 } sizes;
 
 static sizes sizes_of(const trial *t) {
@@ -158,8 +158,8 @@ static sizes sizes_of(const trial *t) {
   sizes z = {.score = fabs((double)w->scale) * q * k, .keep = (double)w->keep_scale};
   z.v = fmax(largest(&p->v) * factor_of(&p->descale_v), largest(&p->v_new));
   z.rows = (double)w->seqlen_q * (double)w->heads_q / (double)w->heads_kv;
-  if (t->gradients) z.d_o = largest(&t->gradients->d_o) + largest(&t->gradients->d_lse);
-  if (t->gradients) z.product = z.keep * longest(&t->gradients->d_o) * v + largest(&t->gradients->d_lse);
+  if (t->gradients) z.d_lse = largest(&t->gradients->d_lse), z.d_o = largest(&t->gradients->d_o) + z.d_lse;
+  if (t->gradients) z.product = z.keep * longest(&t->gradients->d_o) * v + z.d_lse;
   return z;
 }
 
@@ -200,8 +200,8 @@ static testkit_rule rule_of(const trial *t, const char *name, glint_dtype type) 
   double scale = fabs((double)w->scale), p_error = unit, columns = sqrt((double)w->head_dim_v);
   if (is(name, "dv")) rule.absolute = p_error * z.d_o * z.keep * sqrt(z.rows);
   /* dS = P (dP - delta). Both are products with dO, typically 1 / sqrt(head_dim_v) of their bound; their difference may be 0 where they are
-   * not, and delta comes from an o of the input's type: 5 standard deviations of its rounding */
-  double ds = z.product * (2 * eps + p_error / columns + (input == GLINT_FLOAT32 ? 0 : 3 * half_unit(input) / columns));
+   * not, and delta comes from an o of the input's type: 5 standard deviations of its rounding. What comes through lse is no such product */
+  double ds = z.product * (2 * eps + p_error / columns + (input == GLINT_FLOAT32 ? 0 : 3 * half_unit(input) / columns)) + z.d_lse * p_error;
   if (is(name, "dq")) rule.absolute = ds * scale * fmax(largest(&p->k) * factor_of(&p->descale_k), largest(&p->k_new));
   if (is(name, "dk")) rule.absolute = ds * scale * largest(&p->q) * factor_of(&p->descale_q) * sqrt(z.rows);
   double pairs = (double)w->batch * (double)w->heads_q * (double)w->seqlen_q * (double)w->seqlen_k;
