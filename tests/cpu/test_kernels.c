@@ -302,10 +302,44 @@ static void test_few_rows(void **state) {
   }
 }
 
+/* Scores of 4 rows by tiles, against sums in double; keys some bytes apart, counts of 16 and 32 and 48. */
+static void test_tile_rows(void **state) {
+  enum { D = 96, LD = 160, COUNT = 48 };
+  static float q[GLINT_CPU_TILE_ROWS][D], packed[D / 2 * GLINT_CPU_TILE_ROWS], values[COUNT][LD];
+  static uint16_t keys[COUNT][LD];
+  uint64_t random = seed + 4;
+  (void)state;
+  fill(&q[0][0], GLINT_CPU_TILE_ROWS * D, &random);
+  fill(&values[0][0], COUNT * LD, &random);
+  for (int j = 0; j < COUNT; j++)
+    for (int c = 0; c < LD; c++) keys[j][c] = glint_bf16_from_float(values[j][c]);
+  for (int n = 0; n < TABLES; n++) {
+    const glint_cpu_tile_rows *tiles = tables[n]->rows->tiles;
+    if (!available(tables[n]) || !tiles) continue;
+    for (int count = GLINT_CPU_TILE_KEYS; count <= COUNT; count += GLINT_CPU_TILE_KEYS) {
+      const void *next[] = {keys[0], keys[5]};
+      glint_cpu_soon soon = {next, 2, 2 * D};
+      float s[COUNT][GLINT_CPU_TILE_ROWS];
+      memset(s, 0xFF, sizeof s);
+      tiles->begin();
+      tiles->pack_q(q[0], D, D, packed);
+      tiles->scores(packed, keys, sizeof keys[0], count, D, s[0], &soon);
+      tiles->end();
+      if (tables[n]->end) tables[n]->end();
+      for (int j = 0; j < count; j++)
+        for (int r = 0; r < GLINT_CPU_TILE_ROWS; r++) {
+          double sum = 0;
+          for (int c = 0; c < D; c++) sum += (double)q[r][c] * (double)values[j][c];
+          near(tables[n]->name, "tile score", j, r, (float)sum, s[j][r], 1e-5);
+        }
+    }
+  }
+}
+
 int main(void) {
   seed = testkit_fresh_seed();
   printf("seed %llu\n", (unsigned long long)seed);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_conversions), cmocka_unit_test(test_random), cmocka_unit_test(test_adversarial),
-                                     cmocka_unit_test(test_few_rows)};
+                                     cmocka_unit_test(test_few_rows), cmocka_unit_test(test_tile_rows)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
