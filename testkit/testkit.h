@@ -49,6 +49,8 @@ enum {
   TESTKIT_WORKSPACE = 1u << 23, /* the caller's workspace, poisoned */
   TESTKIT_ALL = (1u << 24) - 1,
   TESTKIT_FORWARD_ALL = TESTKIT_ALL & ~TESTKIT_BACKWARD,
+  TESTKIT_COARSE_LSE =
+      1u << 25, /* backward: biases of the most negative number, beside which a float lse loses the sum; not in ALL: GPU kernels mind */
   TESTKIT_KEY_NAN =
       1u << 24 /* forward: NaN in keys or values, which rows that do not see them must not feel; not in ALL: host engines only */
 };

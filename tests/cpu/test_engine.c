@@ -36,7 +36,7 @@ static void run_cases(glint_isa isa, const testkit_options *options, uint64_t fi
 
 static void test_against_oracle(void **state) {
   glint_isa isa = *(const glint_isa *)*state;
-  testkit_options every = {.features = TESTKIT_ALL}, fp8 = every, plain = {.max_work = 1 << 24};
+  testkit_options every = {.features = TESTKIT_ALL | TESTKIT_COARSE_LSE}, fp8 = every, plain = {.max_work = 1 << 24};
   fp8.dtypes = 1u << GLINT_FLOAT8_E4M3 | 1u << GLINT_FLOAT8_E5M2;
   run_cases(isa, &every, 0, 60);
   run_cases(isa, &fp8, 1000, 15);

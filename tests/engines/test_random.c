@@ -5,7 +5,7 @@
 
 static void run(engine *e, unsigned features, int64_t max_work, int cases) {
   int host = e->kind == GLINT_ENGINE_CPU || e->kind == GLINT_ENGINE_ORACLE;
-  testkit_options options = {.features = features | (host ? TESTKIT_KEY_NAN : 0),
+  testkit_options options = {.features = features | (host ? TESTKIT_KEY_NAN | TESTKIT_COARSE_LSE : 0),
                              .dtypes = 1u << GLINT_FLOAT32 | 1u << GLINT_BFLOAT16 | 1u << GLINT_FLOAT16,
                              .max_work = max_work,
                              .memory = e->memory};
