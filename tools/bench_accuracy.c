@@ -217,7 +217,10 @@ static void write_row(study *s, const label *l, const char *how, const char *ari
 static void keep_bar(study *s, const label *l, const char *how, double rmse) {
   if (s->plot.bar_count == sizeof s->plot.bars / sizeof *s->plot.bars) return;
   accuracy_bar *bar = &s->plot.bars[s->plot.bar_count++];
-  snprintf(bar->group, sizeof bar->group, "%.30s, d %d", l->data, (int)l->d);
+  if (l->keys)
+    snprintf(bar->group, sizeof bar->group, "%.20s %d x %d", l->data, (int)l->d, (int)l->keys);
+  else
+    snprintf(bar->group, sizeof bar->group, "%.20s %d", l->data, (int)l->d);
   snprintf(bar->way, sizeof bar->way, "%s", how);
   bar->rmse = rmse;
 }
