@@ -106,7 +106,7 @@ expect "lse in float32" 0 "1 x 15" "$glint" run --seconds 0 --dtype f32 --name t
 # the last 720 bytes are the 180 numbers
 paste <(tail -c 720 "$work/lse8.npy" | od -An -v -t f4 -w4) <(tail -c 720 "$work/lse32.npy" | od -An -v -t f4 -w4) |
   awk '{ sum += ($1 - $2) ^ 2 } END { exit !(sum < 0.02 * NR) || NR != 180 }' || { echo "FAILED: smoothing left lse shifted"; failures=$((failures + 1)); }
-accuracy=("$glint" bench --accuracy --seqlen 160 --heads 1 --head-dim 64 --lengths 256,512)
+accuracy=("$glint" bench --accuracy --seqlen 160 --heads 1 --head-dim 64 --lengths "256,512")
 expect "accuracy" 0 "^outliers .*blocks \\+ hadamard" "${accuracy[@]}" --file "$data" --plot "$work/accuracy.svg"
 grep -q "</svg>" "$work/accuracy.svg" || { echo "FAILED: the accuracy study has no picture"; failures=$((failures + 1)); }
 "${accuracy[@]}" --csv | awk -F, '$1 == "outliers" && $6 == "as the kernel" { rmse[$5] = $7 } $1 == "normal" && $5 == "bfloat16" { half = $7 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANDOM_CASES = 40, SIM_CASES = 20, GPU_CASES = 400 };
+enum { RANDOM_CASES = 28, SIM_CASES = 16, GPU_CASES = 400 };
 static uint64_t seed;
 static glint_context *cpu, *oracle, *sim, *cuda; /* sim NULL: not in this build; cuda NULL: no GPU that can */
 static const testkit_memory *memory;
