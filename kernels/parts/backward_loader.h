@@ -46,6 +46,12 @@ FN void load_rows(const glint_backward_params *p, u32 smem, const tile *t, i32 h
   tma_load_1d(smem + SMEM_DELTA + s * TILE_Q * 4, p->delta + at, TILE_Q * 4, do_full(smem, s));
 }
 
+// A ticket for the n-th tile, when the one before it is done.
+FN i32 draw_late(const glint_backward_params *p, u32 smem, u32 n) {
+  mbarrier_wait(kv_empty(smem, ring_index(n, KV_BUFFERS)), ring_parity(n, KV_BUFFERS) ^ 1);
+  return (i32)atomic_add_u32(p->tile_counter, 1);
+}
+
 FN void load(const glint_backward_params *p, u32 smem) {
   u32 step = 0, n = 0;
   i32 ticket = p->fixed_tickets ? (i32)block_id_x() : (i32)atomic_add_u32(p->tile_counter, 1);
@@ -53,9 +59,14 @@ FN void load(const glint_backward_params *p, u32 smem) {
   for (;;) {
     tile_id id = tile_of_ticket(p, ticket);
     if (id.pair < 0) break;
-    ticket = p->fixed_tickets ? ticket + (i32)grid_size_x() : (i32)atomic_add_u32(p->tile_counter, 1); // long before it is needed
+    // long before it is needed; but where other blocks wait for this one's tile, it must not wait for the tile before it
+    if (p->fixed_tickets) ticket += (i32)grid_size_x();
+    if (!p->fixed_tickets && !DQ_STAGED) ticket = (i32)atomic_add_u32(p->tile_counter, 1);
     tile t = locate_tile(p, id);
-    if (t.key0 >= t.len_k && id.key_block > 0) continue; // this sequence ends before
+    if (t.key0 >= t.len_k && id.key_block > 0) { // this sequence ends before
+      if (DQ_STAGED && !p->fixed_tickets) ticket = draw_late(p, smem, n);
+      continue;
+    }
     if (p->dq)
       for (i32 g = 0; g < p->group; g++) wait_for_slot(p, id.pair * p->group + g);
     announce_tile(smem, n, id);
@@ -66,6 +77,7 @@ FN void load(const glint_backward_params *p, u32 smem) {
       for (i32 m = t.block_first; m < t.block_end; m++, step++)
         load_rows(p, smem, &t, t.head_kv * p->group + g, id.pair * p->group + g, m, step);
     }
+    if (DQ_STAGED && !p->fixed_tickets) ticket = draw_late(p, smem, n);
   }
   tile_id end = {-1, 0};
   announce_tile(smem, n, end);
