@@ -77,6 +77,11 @@ if "$glint" plan --engine sim >"$work/sim" 2>&1; then # where the simulator is b
   # 96 rows and keys of 64 columns in bfloat16: 12288 bytes a tensor. FlashAttention-1 takes q once for each of its two blocks of keys, and each
   # row's o (256 bytes), maximum and sum (4 each) leave once and come back once, maximum and sum to four lanes; FlashAttention-2 has one tile of
   # rows, so all comes once.
+  # the study's model of the FP8 kernel's arithmetic against the kernel itself
+  "$glint" bench --accuracy --csv --engine sim --seqlen 140 --heads 1 --head-dim 64 --lengths 128 | awk -F, '
+    $6 == "as the kernel" { model[$1 $4 $5] = $7 }
+    $6 == "sim" { n++; gap = $7 / model[$1 $4 $5] - 1; if (gap * gap > 0.03 * 0.03) bad = 1 }
+    END { exit bad || n != 14 }' || { echo "FAILED: the accuracy study's model is not the kernel"; failures=$((failures + 1)); }
   ladder=("$glint" bench --ladder --head-dim 64 --seqlen 96 --batch 1 --heads 1)
   expect "FlashAttention-1 on the ladder" 0 "^FlashAttention-1,.*,1,0.024576,0.024576,0.052992,0.012672,0.114816," "${ladder[@]}" --csv
   expect "FlashAttention-2 on the ladder" 0 "^FlashAttention-2,.*,1,0.012288,0.024576,0,0.012672,0.049536,0.049536," "${ladder[@]}" --csv
