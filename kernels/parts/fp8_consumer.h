@@ -116,10 +116,16 @@ FN void skip_block(fp8_consumer *c, int last_block) {
   release_v(c, c->n_kv++);
 }
 
+// A block's sums of rounded P. They start anew with each block, since the tensor core's own sums lose bits as they grow.
+FN void add_rounded(fp8_rows *r, const float *ones) {
+  UNROLL
+  for (int i = 0; i < 2 * ONES; i++) r->rounded[i] += ones[2 * i];
+}
+
 // o = sum over blocks b down to the tile's first of P V, unnormalised. The next Q K^T runs while this block's softmax is computed.
 FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c, u32 q, float *o, fp8_rows *r, const fp8_limits *l,
                i32 b) {
-  float s[TILE_K / 2], factor[2];
+  float s[TILE_K / 2], factor[2], ones[4];
   u32 pr[TILE_K / 8];
   await_k(c, c->n_kv);
   turn_wait(c);
@@ -139,7 +145,7 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
     turn_wait(c);
     issue_qk(s, q, block_k(c, c->n_kv + 1));
     await_v(c, c->n_kv);
-    issue_pv(o, pr, block_v(c, c->n_kv), accumulate);
+    issue_pv(o, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
     turn_pass(c);
     wgmma_wait(1);
     if (b == t->block_begin) release_q(c);
@@ -152,6 +158,7 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
     if (PIN_SOFTMAX) compute_before_u32(high);
     wgmma_wait(0);
     release_v(c, c->n_kv++);
+    add_rounded(r, ones);
     high |= exponentials(s, pr, r->shift, sum, p_sum, table, c->scale, c->scaled, EARLY_COLUMNS / 16, GROUPS);
     // not a plain copy, which ptxas would resolve by computing into the registers of a product in flight, and serialise
     UNROLL
@@ -169,20 +176,21 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
     accumulate = 1;
   }
   await_v(c, c->n_kv);
-  issue_pv(o, pr, block_v(c, c->n_kv), accumulate);
+  issue_pv(o, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
   wgmma_wait(0);
   release_v(c, c->n_kv++);
+  add_rounded(r, ones);
 }
 
 // For a warpgroup whose rows see no key. No product keeps its warps together: the barrier keeps them within a tile of each other.
 FN void store_nothing(const glint_forward_params *p, fp8_consumer *c, const fa3_tile *t, i32 row) {
-  float o[O_REGISTERS];
+  float o[HEAD_DIM_V / 2];
   fp8_rows r;
   UNROLL
-  for (int i = 0; i < O_REGISTERS; i++) o[i] = 0.f;
+  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] = 0.f;
   rows_reset(&r);
   bar_sync(BARRIER_CONSUMER + c->index, 128);
-  finish_rows(p, &r, t, row, o, 0.f);
+  finish_rows(p, &r, t, row, 0.f);
   store_o(p, c->smem, c->index, o, t);
 }
 
@@ -209,11 +217,11 @@ FN void consume_tile(const glint_forward_params *p, fp8_consumer *c, const fa3_t
     store_nothing(p, c, t, row);
     return;
   }
-  float o[O_REGISTERS];
+  float o[HEAD_DIM_V / 2];
   fp8_rows r;
   rows_reset(&r);
   attend(p, t, c, q_tile(c->smem, c->index), o, &r, &l, b);
-  finish_rows(p, &r, t, row, o, c->v);
+  finish_rows(p, &r, t, row, c->v);
   scale_rows(o, r.sum);
   if (PACKED) clear_unused(o, t, row);
   store_o(p, c->smem, c->index, o, t);

@@ -16,7 +16,7 @@ FN float finish_row(const glint_forward_params *p, float shift, float sum, int e
 
 // Sums of whole rows; on return sum[] holds the factor for o, V's among it. lse comes from the exponentials as they were, but o is divided by the
 // sum of P as it was rounded: where one key has most of the weight, or many have the same, their rounding cancels.
-FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *t, i32 row, const float *o, float v) {
+FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *t, i32 row, float v) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     float sum = r->sum[i], lse;
@@ -26,12 +26,12 @@ FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *
     i32 this_row = row + 8 * i;
     r->sum[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse) * v;
     if (ONES) {
-      float exact = sum, rounded = o[HEAD_DIM_V / 2 + 2 * i];
+      float exact = sum;
       if (BLOCK_SCALES) {
         exact = r->p_sum[i] + shfl_xor_f32(r->p_sum[i], 1);
         exact += shfl_xor_f32(exact, 2);
       }
-      if (rounded > 0.f) r->sum[i] *= exact * rcp_approx(rounded);
+      if (r->rounded[i] > 0.f) r->sum[i] *= exact * rcp_approx(r->rounded[i]);
     }
     if (PACKED && this_row >= t->seqlen_q) lse = -INFINITY;
     if (p->lse && tid() % 4 == 0 && this_row < t->rows)

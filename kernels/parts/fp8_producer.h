@@ -114,50 +114,52 @@ FN u32 used_bytes(i32 keys) {
 }
 
 // 32 keys x 16 columns: ldmatrix.trans leaves a lane with keys 2c and 2c + 1 of columns 2r and 2r + 1 in each register, byte permutes with
-// four keys of one column, in the order in which P packs to the A operand (docs/layouts.md). Lanes 16 to 31 exchange the two halves of
-// 16 keys, so that the eight rows of each matrix that stmatrix stores lie in eight different chunks.
+// four keys of one column, in the order in which P packs to the A operand (docs/layouts.md). Lanes 16 to 31 take the odd column first and
+// the even one second, so that the eight rows of each matrix that stmatrix stores lie in eight different chunks.
 typedef struct fp8_transposer {
-  u32 from, to; // offsets of the lane's row for ldmatrix, and for stmatrix of its chunk in the first 32 keys
-  int upper;    // lanes 16 to 31
+  u32 from, to;      // offsets of the lane's row for ldmatrix, and for stmatrix of its chunk in the first 32 keys
+  u32 first, second; // byte permutes
 } fp8_transposer;
 
 FN fp8_transposer transposer(void) {
-  u32 lane = tid() % 32, matrix = lane / 8, pair = lane % 8, column = 2 * pair + (matrix & 1), half = matrix >> 1 ^ pair >> 2;
-  fp8_transposer x = {lane * ROW_BYTES, column * 128 + ((half ^ (column & 7)) << 4), lane >= 16};
+  u32 lane = tid() % 32, matrix = lane / 8, pair = lane % 8, column = 2 * pair + ((matrix ^ pair >> 2) & 1), half = matrix >> 1;
+  fp8_transposer x = {lane * ROW_BYTES, column * 128 + ((half ^ (column & 7)) << 4), 0x6420, 0x7531};
+  if (lane >= 16) x.first = 0x7531, x.second = 0x6420;
   return x;
 }
 
-FN void transpose_32x16(const fp8_transposer *x, u32 from, u32 to, u32 i, i32 keys) {
-  u32 columns = HEAD_DIM_V / 16, group = i / columns, c = i - group * columns, lane = tid() % 32;
-  u32 r[4], w[4];
-  ldmatrix_x4_trans(r, from + c / 8 * TILE_K * ROW_BYTES + group * 32 * ROW_BYTES + x->from + (((c & 7) ^ (lane & 7)) << 4));
-  w[0] = byte_perm(r[0], r[1], 0x6420);
-  w[1] = byte_perm(r[0], r[1], 0x7531);
-  w[2] = byte_perm(r[2], r[3], 0x6420);
-  w[3] = byte_perm(r[2], r[3], 0x7531);
-  if (PACKED) {
-    u32 low = used_bytes(keys - (i32)group * 32), high = used_bytes(keys - (i32)group * 32 - 16);
-    w[0] &= low, w[1] &= low, w[2] &= high, w[3] &= high;
+// Keys 32 g .. of 16 columns, for TRANSPOSE_BATCH neighbouring g: loads first, so that their latencies overlap
+FN void transpose_batch(const fp8_transposer *x, u32 from, u32 to, u32 g, i32 keys) {
+  u32 r[TRANSPOSE_BATCH][4];
+  UNROLL
+  for (u32 i = 0; i < TRANSPOSE_BATCH; i++) ldmatrix_x4_trans(r[i], from + (g + i) * 32 * ROW_BYTES);
+  UNROLL
+  for (u32 i = 0; i < TRANSPOSE_BATCH; i++) {
+    u32 w[4] = {byte_perm(r[i][0], r[i][1], x->first), byte_perm(r[i][0], r[i][1], x->second), byte_perm(r[i][2], r[i][3], x->first),
+                byte_perm(r[i][2], r[i][3], x->second)};
+    if (PACKED) {
+      u32 low = used_bytes(keys - (i32)(g + i) * 32), high = used_bytes(keys - (i32)(g + i) * 32 - 16);
+      w[0] &= low, w[1] &= low, w[2] &= high, w[3] &= high;
+    }
+    stmatrix_x4(to + (g + i) / 4 * VT_BOX_BYTES + (x->to ^ ((g + i) & 3) << 5), w);
   }
-  u32 out[4] = {x->upper ? w[2] : w[0], x->upper ? w[3] : w[1], x->upper ? w[0] : w[2], x->upper ? w[1] : w[3]};
-  stmatrix_x4(to + group / 4 * VT_BOX_BYTES + c * 16 * 128 + (x->to ^ (group & 3) << 5), out);
 }
 
-// Each warp takes every third piece of a block; keys are those of the block that exist.
+// Each warp takes every third strip of 16 columns of a block; keys are those of the block that exist.
 FN void transpose_block(const fp8_transposer *x, u32 from, u32 to, u32 warp, i32 keys) {
-#ifdef __CUDACC__
-#pragma unroll 4
-#endif
-  for (u32 i = warp; i < TILE_K / 32 * (HEAD_DIM_V / 16); i += TRANSPOSERS) transpose_32x16(x, from, to, i, keys);
+  NO_UNROLL
+  for (u32 c = warp; c < HEAD_DIM_V / 16; c += TRANSPOSERS) {
+    u32 column = from + c / 8 * TILE_K * ROW_BYTES + x->from + (((c & 7) ^ (tid() & 7)) << 4);
+    UNROLL
+    for (u32 g = 0; g < TILE_K / 32; g += TRANSPOSE_BATCH) transpose_batch(x, column, to + c * 16 * 128, g, keys);
+  }
 }
 
-// The rows of ones behind each buffer's V
+// The ones that P is multiplied by
 FN void fill_ones(u32 smem, u32 warp) {
   const u32 ones[4] = {0x38383838, 0x38383838, 0x38383838, 0x38383838};
-  NO_UNROLL
-  for (u32 box = warp; ONES && box < STAGES * (VT_BYTES / VT_BOX_BYTES); box += TRANSPOSERS) {
-    for (u32 i = tid() % 32; i < 8 * 8; i += 32) smem_store_16(v_tile(smem, 0) + box * VT_BOX_BYTES + HEAD_DIM_V * 128 + i * 16, ones);
-  }
+  if (!ONES || warp) return;
+  for (u32 i = 0; i < 2; i++) smem_store_16(ones_tile(smem) + (tid() % 32 + 32 * i) * 16, ones);
 }
 
 FN void produce_v(const glint_forward_params *p, u32 smem, u32 warp) {

@@ -18,16 +18,15 @@ FN void issue_qk(float *s, u32 q, u32 k) {
   wgmma_commit();
 }
 
-// o (+)= p v, issued and committed
-FN void issue_pv(float *o, const u32 *p, u32 v, int accumulate) {
-  u64 b = k_major(v);
+// o (+)= p v, and ones = p times a column of ones, issued and committed
+FN void issue_pv(float *o, float *ones, const u32 *p, u32 v, u32 ones_at, int accumulate) {
+  u64 b = k_major(v), c = k_major(ones_at);
   wgmma_fence();
   UNROLL
   for (u32 i = 0; i < TILE_K / 32; i++)
-    wgmma_m64nNk32_e4m3_rs(PV_COLUMNS, o, p + 4 * i, advance(b, k_major_step(i, VT_ROWS)), i ? 1 : accumulate);
+    wgmma_m64nNk32_e4m3_rs(HEAD_DIM_V, o, p + 4 * i, advance(b, k_major_step(i, HEAD_DIM_V)), i ? 1 : accumulate);
   UNROLL
-  for (u32 i = 0; ONES_APART && i < TILE_K / 32; i++)
-    wgmma_m64nNk32_e4m3_rs(8, o + PV_COLUMNS / 2, p + 4 * i, advance(b, k_major_step(i, VT_ROWS) + PV_COLUMNS * 128), i ? 1 : accumulate);
+  for (u32 i = 0; ONES && i < TILE_K / 32; i++) wgmma_m64nNk32_e4m3_rs(8, ones, p + 4 * i, c, i ? 1 : 0);
   wgmma_commit();
 }
 

@@ -19,16 +19,17 @@
 #define LOG2E     1.44269504f
 
 typedef struct fp8_rows {
-  float shift[2]; // in log2 units; -inf before the first visible score
-  float sum[2];   // of the thread's exponentials
-  float p_sum[2]; // of its P before rounding: the same unless V has factors
+  float shift[2];   // in log2 units; -inf before the first visible score
+  float sum[2];     // of the thread's exponentials
+  float p_sum[2];   // of its P before rounding: the same unless V has factors
+  float rounded[2]; // of the row's P after rounding
 } fp8_rows;
 
 FN void rows_reset(fp8_rows *r) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     r->shift[i] = -INFINITY;
-    r->sum[i] = r->p_sum[i] = 0.f;
+    r->sum[i] = r->p_sum[i] = r->rounded[i] = 0.f;
   }
 }
 
@@ -98,6 +99,7 @@ FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, flo
     shift[i] = r->shift[i] == -INFINITY ? 0.f : r->shift[i];
     r->sum[i] *= factor[i];
     r->p_sum[i] *= factor[i];
+    r->rounded[i] *= factor[i];
     sum[i] = p_sum[i] = 0.f;
   }
   exponentials(s, pr, shift, sum, p_sum, table, scale, scaled, 0, GROUPS);
@@ -105,7 +107,7 @@ FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, flo
 
 FN void scale_rows(float *o, const float *factor) {
   UNROLL
-  for (int i = 0; i < O_REGISTERS; i++) o[i] *= factor[i / 2 % 2];
+  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] *= factor[i / 2 % 2];
 }
 
 #endif

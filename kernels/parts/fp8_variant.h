@@ -8,6 +8,7 @@
 //   EARLY_COLUMNS  how many of the next block's exponentials are computed before the wait for P V, which frees the registers of P: a multiple
 //                  of 32, default TILE_K. Fewer need fewer registers
 //   PIN_SOFTMAX    1 (default): those exponentials may not sink below the wait (see compute_before)
+//   ONES           1: P V sums P as it was rounded, too, and o is divided by that (fp8_epilogue.h)
 //   O_BOXES        boxes of 64 columns in a warp's stage for O; fewer than O has: it leaves in several passes
 //
 // FEATURE_BLOCK_SCALES: K and V have a factor for each block of a multiple of 16 rows. Without it, one for each head.
@@ -25,6 +26,9 @@
 #endif
 #ifndef PIN_SOFTMAX
 #define PIN_SOFTMAX 1
+#endif
+#ifndef ONES
+#define ONES 1
 #endif
 #ifndef O_BOXES
 #define O_BOXES BOXES_O
@@ -59,35 +63,6 @@
 #define BLOCK_SCALES ((FEATURES & FEATURE_BLOCK_SCALES) != 0)
 #define FLOAT_O      ((FEATURES & FEATURE_O_FLOAT) != 0)
 
-// V transposed has rows of ones behind it, so that P V sums P as it was rounded: o is divided by that (fp8_epilogue.h). A plain number, since it
-// becomes part of an instruction's name. Where a product takes no more columns, the ones are multiplied by themselves.
-#ifndef ONES
-#define ONES 1
-#endif
-#if !ONES
-#define VT_ROWS    HEAD_DIM_V
-#define PV_COLUMNS HEAD_DIM_V
-#elif HEAD_DIM_V == 64
-#define VT_ROWS    72
-#define PV_COLUMNS 72
-#elif HEAD_DIM_V == 96
-#define VT_ROWS    104
-#define PV_COLUMNS 104
-#elif HEAD_DIM_V == 128
-#define VT_ROWS    136
-#define PV_COLUMNS 136
-#elif HEAD_DIM_V == 192
-#define VT_ROWS    200
-#define PV_COLUMNS 200
-#elif HEAD_DIM_V == 256
-#define VT_ROWS    264
-#define PV_COLUMNS 256
-#else
-#error "HEAD_DIM_V: 64, 96, 128, 192 or 256"
-#endif
-#define ONES_APART  (VT_ROWS > PV_COLUMNS)
-#define O_REGISTERS (VT_ROWS / 2) // of a thread, those of the sum of P last
-
 // Q, K and V lie in shared memory as [columns / 128][rows][128] bytes, V transposed as [keys / 128][columns][128], O as [columns / 64][rows][64]
 // 16-bit values; all with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8)
 #define ROW_BYTES         128
@@ -98,7 +73,7 @@
 #define Q_BYTES           (CONSUMERS * WARPGROUP_Q_BYTES)
 #define K_BYTES           (TILE_K * ROW_BYTES * BOXES_QK)
 #define V_BYTES           (TILE_K * ROW_BYTES * BOXES_V)
-#define VT_BOX_BYTES      (VT_ROWS * 128)
+#define VT_BOX_BYTES      (HEAD_DIM_V * 128)
 #define VT_BYTES          ((TILE_K + 127) / 128 * VT_BOX_BYTES)
 #define WARP_O_BYTES      (16 * ROW_BYTES * O_BOXES)
 #define GROUP_KEYS        16 // keys that share their factors
@@ -110,7 +85,8 @@
 #define SMEM_V          (SMEM_K + STAGES * K_BYTES)
 #define SMEM_VT         (SMEM_V + V_STAGES * V_BYTES)
 #define SMEM_O          (SMEM_VT + STAGES * VT_BYTES)
-#define SMEM_FACTORS    (SMEM_O + CONSUMERS * 4 * WARP_O_BYTES)
+#define SMEM_ONES       (SMEM_O + CONSUMERS * 4 * WARP_O_BYTES)
+#define SMEM_FACTORS    (SMEM_ONES + ONES * 1024)
 #define SMEM_BARRIERS   (SMEM_FACTORS + STAGES * FACTORS_BYTES)
 #define SMEM_TILES      (SMEM_BARRIERS + 256)
 #define SMEM_BYTES      (SMEM_TILES + 2 * TILE_SLOT_BYTES)
@@ -136,6 +112,7 @@ FN u32 k_tile(u32 smem, u32 stage) { return smem + SMEM_K + stage * K_BYTES; }
 FN u32 raw_tile(u32 smem, u32 stage) { return smem + SMEM_V + stage * V_BYTES; }
 FN u32 v_tile(u32 smem, u32 stage) { return smem + SMEM_VT + stage * VT_BYTES; }
 FN u32 k_factors(u32 smem, u32 stage) { return smem + SMEM_FACTORS + stage * FACTORS_BYTES; }
+FN u32 ones_tile(u32 smem) { return smem + SMEM_ONES; }
 FN u32 o_stage(u32 smem, u32 consumer_warp) { return smem + SMEM_O + consumer_warp * WARP_O_BYTES; }
 
 // Position in a ring of buffers: which one, and which parity of its barrier to wait for
@@ -147,6 +124,15 @@ enum { BARRIER_TURN = 1, BARRIER_CONSUMER = 5, BARRIER_TRANSPOSE = 9 };
 
 // The producer's warps: the first fetches tiles and loads Q and K, the others load V and transpose it.
 #define TRANSPOSERS 3
+#if TILE_K % 128 == 0
+#define TRANSPOSE_BATCH 4
+#elif TILE_K % 96 == 0
+#define TRANSPOSE_BATCH 3
+#elif TILE_K % 64 == 0
+#define TRANSPOSE_BATCH 2
+#else
+#define TRANSPOSE_BATCH (TILE_K / 32)
+#endif
 
 FN void barriers_init(u32 smem) {
   mbarrier_init(q_full(smem), 1);
