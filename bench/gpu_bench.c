@@ -53,6 +53,7 @@ typedef struct settings {
   int kernel_count;
   int arch, device, reps, warmup, check_rows, cells, backward, scales, quantize;
   uint32_t flags;
+  double mean;
   list dtypes, head_dims, causals, seqlens;
   int64_t tokens, width, group;
 } settings;
@@ -100,12 +101,12 @@ static glint_dtype o_dtype(const cell *c) { return c->dtype == GLINT_FLOAT8_E4M3
 static const char *dtype_name(glint_dtype dtype) { return dtype == GLINT_FLOAT8_E4M3 ? "e4m3" : dtype == GLINT_BFLOAT16 ? "bf16" : "fp16"; }
 
 /* Normal numbers drawn from a table of 65536: four for each 64 random bits. */
-static void fill_normal(void *to, int64_t count, glint_dtype dtype, uint64_t *random) {
+static void fill_normal(void *to, int64_t count, glint_dtype dtype, double mean, uint64_t *random) {
   static uint16_t table[TABLE];
   for (int i = 0; i < TABLE; i++) {
     double u = ((double)(next_random(random) >> 11) + 0.5) * 0x1p-53,
            angle = 6.283185307179586 * (double)(next_random(random) >> 11) * 0x1p-53;
-    table[i] = encode(dtype, sqrt(-2 * log(u)) * cos(angle));
+    table[i] = encode(dtype, mean + sqrt(-2 * log(u)) * cos(angle));
   }
   for (int64_t i = 0; i < count; i += 4) {
     uint64_t bits = next_random(random);
@@ -173,7 +174,7 @@ static glint_status fill(bench *b, glint_dtype dtype, glint_error *error) {
   glint_status status = GLINT_OK;
   if (b->filled == dtype) return GLINT_OK;
   for (int i = 0; i < 3 && status == GLINT_OK; i++) {
-    fill_normal(b->host[i], b->elements, dtype, &b->random);
+    fill_normal(b->host[i], b->elements, dtype, i == 2 ? b->s.mean : 0, &b->random);
     status = glint_device_upload(b->memory, b->device[i], b->host[i], (size_t)b->elements * 2, error);
   }
   /* q's numbers once more: what counts is that they are random */
@@ -445,6 +446,7 @@ enum {
   KEY_BACKWARD,
   KEY_SCALES,
   KEY_ACCUMULATE,
+  KEY_MEAN,
   KEY_QUANTIZE
 };
 
@@ -472,6 +474,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
   case KEY_BACKWARD: s->backward = 1; break;
   case KEY_QUANTIZE: s->quantize = 1; break;
   case KEY_SCALES: good = parse_scales(text, &s->scales); break;
+  case KEY_MEAN: s->mean = atof(text); break;
   case KEY_ACCUMULATE: s->flags |= GLINT_FP32_ACCUMULATE; break;
   case KEY_TOKENS: s->tokens = atoll(text), good = s->tokens > 0; break;
   case KEY_WIDTH: s->width = atoll(text), good = s->width > 0; break;
@@ -489,6 +492,7 @@ static const struct argp_option options[] = {
     {"arch", 'a', "N", 0, "Kernels of this architecture: 80 or 90", 0},
     {"dtype", 't', "LIST", 0, "bf16, fp16, e4m3 (default bf16)", 0},
     {"scales", KEY_SCALES, "KIND", 0, "e4m3: a factor a tensor, head or block (of 128 rows); default head", 0},
+    {"mean", KEY_MEAN, "X", 0, "V's mean (default 0)", 0},
     {"accumulate", KEY_ACCUMULATE, NULL, 0, "e4m3: GLINT_FP32_ACCUMULATE", 0},
     {"head-dim", 'd', "LIST", 0, "default 64,128,256", 0},
     {"causal", 'c', "LIST", 0, "default 0,1", 0},

@@ -59,13 +59,14 @@ FN void mask_block(const glint_forward_params *p, const fa3_tile *t, float *s, c
 }
 
 // Softcap and ALiBi, where the variant and the problem have them; then scores are in log2 units.
-FN void bias_block(const glint_forward_params *p, const fp8_consumer *c, float *s, const fp8_limits *l, i32 first_key, u32 table) {
+FN void bias_block(const glint_forward_params *p, const fp8_consumer *c, float *s, const fp8_limits *l, i32 first_key, const fp8_block *b) {
   if (!BIASED || !c->scaled) return;
+  fp8_block raw = block_open(b->table, c->scale, 0);
   float distance = (float)(l->position - first_key - (i32)(tid() % 4 * 2)),
         cap_in = p->softcap_in > 0.f ? rcp_approx(p->softcap_log2) : 0.f;
   UNROLL
   for (int g = 0; g < GROUPS; g++) {
-    float scale = group_factors(table, g, c->scale, 0).scale;
+    float scale = group_factors(&raw, g, c->scale).scale;
     UNROLL
     for (int i = 0; i < 8; i++) {
       float *x = &s[8 * g + i];
@@ -122,10 +123,22 @@ FN void add_rounded(fp8_rows *r, const float *ones) {
   for (int i = 0; i < 2 * ONES; i++) r->rounded[i] += ones[2 * i];
 }
 
+// The tensor core sums 8-bit products with about 14 bits: what a block adds to a long sum loses its low ones, always downwards. With
+// FEATURE_FP32_ACCUMULATE such a sum spans PROMOTE blocks only and is then added to o. *blocks counts those in it.
+FN void promote(float *o, const float *part, int *blocks) {
+  if (!PROMOTES || ++*blocks < PROMOTE) return;
+  *blocks = 0;
+  UNROLL
+  for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] += part[i];
+}
+
 // o = sum over blocks b down to the tile's first of P V, unnormalised. The next Q K^T runs while this block's softmax is computed.
 FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c, u32 q, float *o, fp8_rows *r, const fp8_limits *l,
                i32 b) {
-  float s[TILE_K / 2], factor[2], ones[4];
+  float s[TILE_K / 2], factor[2], ones[4], second[PROMOTES ? HEAD_DIM_V / 2 : 1], *sum_pv = PROMOTES ? second : o;
+  int blocks = 0;
+  UNROLL
+  for (int i = 0; PROMOTES && i < HEAD_DIM_V / 2; i++) o[i] = 0.f;
   u32 pr[TILE_K / 8];
   await_k(c, c->n_kv);
   turn_wait(c);
@@ -133,11 +146,12 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
   turn_pass(c);
   wgmma_wait(0);
   if (b == t->block_begin) release_q(c);
-  if (!BLOCK_SCALES) release_k(c, c->n_kv);
-  bias_block(p, c, s, l, b * TILE_K, block_factors(c, c->n_kv));
+  fp8_block keys = block_open(block_factors(c, c->n_kv), c->scale, c->scaled);
+  bias_block(p, c, s, l, b * TILE_K, &keys);
+  if (keys.uniform) release_k(c, c->n_kv);
   mask_block(p, t, s, l, b * TILE_K);
-  exponentials_again(s, pr, r, r->sum, r->p_sum, factor, block_factors(c, c->n_kv), c->scale, c->scaled);
-  if (BLOCK_SCALES) release_k(c, c->n_kv);
+  exponentials_again(s, pr, r, r->sum, r->p_sum, factor, &keys, c->scale);
+  if (!keys.uniform) release_k(c, c->n_kv);
   int accumulate = 0;
   NO_UNROLL
   for (b--; b >= t->block_begin; b--) {
@@ -145,53 +159,59 @@ FN void attend(const glint_forward_params *p, const fa3_tile *t, fp8_consumer *c
     turn_wait(c);
     issue_qk(s, q, block_k(c, c->n_kv + 1));
     await_v(c, c->n_kv);
-    issue_pv(o, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
+    issue_pv(sum_pv, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
     turn_pass(c);
     wgmma_wait(1);
     if (b == t->block_begin) release_q(c);
-    if (!BLOCK_SCALES) release_k(c, c->n_kv + 1);
-    u32 table = block_factors(c, c->n_kv + 1), early[EARLY_COLUMNS / 8 + 1];
-    bias_block(p, c, s, l, b * TILE_K, table);
+    keys = block_open(block_factors(c, c->n_kv + 1), c->scale, c->scaled);
+    bias_block(p, c, s, l, b * TILE_K, &keys);
+    if (keys.uniform) release_k(c, c->n_kv + 1);
+    u32 early[EARLY_COLUMNS / 8 + 1];
     if (MASKED) mask_block(p, t, s, l, b * TILE_K);
     float sum[2] = {0.f, 0.f}, p_sum[2] = {0.f, 0.f};
-    u32 high = exponentials(s, early, r->shift, sum, p_sum, table, c->scale, c->scaled, 0, EARLY_COLUMNS / 16);
+    u32 high = exponentials(s, early, r->shift, sum, p_sum, &keys, c->scale, 0, EARLY_COLUMNS / 16);
     if (PIN_SOFTMAX) compute_before_u32(high);
     wgmma_wait(0);
     release_v(c, c->n_kv++);
     add_rounded(r, ones);
-    high |= exponentials(s, pr, r->shift, sum, p_sum, table, c->scale, c->scaled, EARLY_COLUMNS / 16, GROUPS);
+    promote(o, second, &blocks);
+    high |= exponentials(s, pr, r->shift, sum, p_sum, &keys, c->scale, EARLY_COLUMNS / 16, GROUPS);
     // not a plain copy, which ptxas would resolve by computing into the registers of a product in flight, and serialise
     UNROLL
     for (int i = 0; i < EARLY_COLUMNS / 8; i++) pr[i] = early[i] ^ c->n >> 31;
     if (any_lane(high != 0)) {
-      exponentials_again(s, pr, r, sum, p_sum, factor, table, c->scale, c->scaled);
+      exponentials_again(s, pr, r, sum, p_sum, factor, &keys, c->scale);
       scale_rows(o, factor);
+      if (PROMOTES) scale_rows(second, factor);
     }
-    if (BLOCK_SCALES) release_k(c, c->n_kv);
+    if (!keys.uniform) release_k(c, c->n_kv);
     UNROLL
     for (int i = 0; i < 2; i++) {
       r->sum[i] += sum[i];
       r->p_sum[i] += p_sum[i];
     }
-    accumulate = 1;
+    accumulate = !PROMOTES || blocks > 0;
   }
   await_v(c, c->n_kv);
-  issue_pv(o, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
+  issue_pv(sum_pv, ones, pr, block_v(c, c->n_kv), ones_tile(c->smem), accumulate);
   wgmma_wait(0);
   release_v(c, c->n_kv++);
   add_rounded(r, ones);
+  blocks = PROMOTE;
+  promote(o, second, &blocks);
 }
 
 // For a warpgroup whose rows see no key. No product keeps its warps together: the barrier keeps them within a tile of each other.
 FN void store_nothing(const glint_forward_params *p, fp8_consumer *c, const fa3_tile *t, i32 row) {
   float o[HEAD_DIM_V / 2];
   fp8_rows r;
+  fp8_finish f;
   UNROLL
   for (int i = 0; i < HEAD_DIM_V / 2; i++) o[i] = 0.f;
   rows_reset(&r);
   bar_sync(BARRIER_CONSUMER + c->index, 128);
-  finish_rows(p, &r, t, row, 0.f);
-  store_o(p, c->smem, c->index, o, t);
+  finish_rows(p, &r, t, row, 0.f, &f);
+  store_o(p, c->smem, c->index, o, &f, t);
 }
 
 // Factors of the tile: of this warp's 16 rows, which lie in one block of Q's, and of the head's K and V.
@@ -221,10 +241,9 @@ FN void consume_tile(const glint_forward_params *p, fp8_consumer *c, const fa3_t
   fp8_rows r;
   rows_reset(&r);
   attend(p, t, c, q_tile(c->smem, c->index), o, &r, &l, b);
-  finish_rows(p, &r, t, row, c->v);
-  scale_rows(o, r.sum);
-  if (PACKED) clear_unused(o, t, row);
-  store_o(p, c->smem, c->index, o, t);
+  fp8_finish f;
+  finish_rows(p, &r, t, row, c->v, &f);
+  store_o(p, c->smem, c->index, o, &f, t);
 }
 
 FN void consume(const glint_forward_params *p, u32 smem, u32 index) {

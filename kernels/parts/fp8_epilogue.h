@@ -14,9 +14,16 @@ FN float finish_row(const glint_forward_params *p, float shift, float sum, int e
   return empty ? 0.f : rcp_approx(sum);
 }
 
-// Sums of whole rows; on return sum[] holds the factor for o, V's among it. lse comes from the exponentials as they were, but o is divided by the
+// What becomes of o[i]. Rows that exist but are not used become 0, whatever their Q held.
+typedef struct fp8_finish {
+  float factor[2];
+  int used[2];
+} fp8_finish;
+FN float finished(const float *o, int i, const fp8_finish *f) { return PACKED && !f->used[i / 2 % 2] ? 0.f : o[i] * f->factor[i / 2 % 2]; }
+
+// Sums of whole rows, and from them lse and the factor for o, V's among it. lse comes from the exponentials as they were, but o is divided by the
 // sum of P as it was rounded: where one key has most of the weight, or many have the same, their rounding cancels.
-FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *t, i32 row, float v) {
+FN void finish_rows(const glint_forward_params *p, const fp8_rows *r, const fa3_tile *t, i32 row, float v, fp8_finish *f) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     float sum = r->sum[i], lse;
@@ -24,14 +31,15 @@ FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *
     sum += shfl_xor_f32(sum, 2);
     int empty = r->shift[i] == -INFINITY && sum == 0.f; // a NaN sum is not empty
     i32 this_row = row + 8 * i;
-    r->sum[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse) * v;
+    f->used[i] = this_row < t->seqlen_q;
+    f->factor[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse) * v;
     if (ONES) {
       float exact = sum;
       if (BLOCK_SCALES) {
         exact = r->p_sum[i] + shfl_xor_f32(r->p_sum[i], 1);
         exact += shfl_xor_f32(exact, 2);
       }
-      if (r->rounded[i] > 0.f) r->sum[i] *= exact * rcp_approx(r->rounded[i]);
+      if (r->rounded[i] > 0.f) f->factor[i] *= exact * rcp_approx(r->rounded[i]);
     }
     if (PACKED && this_row >= t->seqlen_q) lse = -INFINITY;
     if (p->lse && tid() % 4 == 0 && this_row < t->rows)
@@ -39,19 +47,12 @@ FN void finish_rows(const glint_forward_params *p, fp8_rows *r, const fa3_tile *
   }
 }
 
-// Rows that exist but are not used become 0, whatever their Q held.
-FN void clear_unused(float *o, const fa3_tile *t, i32 row) {
-  UNROLL
-  for (int i = 0; i < HEAD_DIM_V / 2; i++)
-    if (row + 8 * (i / 2 % 2) >= t->seqlen_q) o[i] = 0.f;
-}
-
 FN i64 o_offset(const glint_forward_params *p, const fa3_tile *t, i32 row) {
   return t->batch * p->o_stride.batch + (t->row_q + row) * p->o_stride.row + t->head * p->o_stride.head;
 }
 
 // Boxes [first, first + O_BOXES) of o, 16 rows, into the warp's stage. Conflict-free: 8 rows take 8 different chunks.
-FN void stage_o(u32 stage, const float *o, int first, int fp16) {
+FN void stage_o(u32 stage, const float *o, const fp8_finish *f, int first, int fp16) {
   u32 lane = tid() % 32, matrix = lane / 8, row = (matrix & 1) * 8 + lane % 8;
   u32 at = stage + row * ROW_BYTES + ((matrix >> 1 ^ (row & 7)) << 4);
   UNROLL
@@ -60,8 +61,9 @@ FN void stage_o(u32 stage, const float *o, int first, int fp16) {
     UNROLL
     for (int i = 0; i < 4; i++)
       if ((first * 4 + j) * 16 < HEAD_DIM_V) {
-        const float *x = o + 8 * (first * 4 + j) + 2 * i;
-        packed[i] = fp16 ? pack_f16(x[0], x[1]) : pack_bf16(x[0], x[1]);
+        int at_o = 8 * (first * 4 + j) + 2 * i;
+        float x = finished(o, at_o, f), y = finished(o, at_o + 1, f);
+        packed[i] = fp16 ? pack_f16(x, y) : pack_bf16(x, y);
       }
     stmatrix_x4((at ^ (u32)(j % 4) << 5) + (u32)(j / 4) * 16 * ROW_BYTES, packed);
   }
@@ -84,28 +86,36 @@ FN void copy_stage(const glint_forward_params *p, u32 stage, const fa3_tile *t, 
 }
 
 // float32 goes straight from the registers: four lanes fill 32 bytes of a row.
-FN void store_o_float(const glint_forward_params *p, const fa3_tile *t, const float *o, i32 row) {
+FN void store_o_float(const glint_forward_params *p, const fa3_tile *t, const float *o, const fp8_finish *f, i32 row) {
+  i32 column = (i32)(tid() % 4 * 2);
   UNROLL
-  for (int j = 0; j < HEAD_DIM_V / 4; j++) {
-    i32 column = j / 2 * 8 + (i32)(tid() % 4 * 2), to = row + j % 2 * 8;
-    u32 w[2] = {bits_from_f32(o[2 * j]), bits_from_f32(o[2 * j + 1])};
-    if (to < t->rows && column < p->head_dim_v) gmem_store_8((float *)p->o + o_offset(p, t, to) + column, w);
+  for (int i = 0; i < 2; i++) {
+    float *to = (float *)p->o + o_offset(p, t, row + 8 * i) + column;
+    i32 columns = row + 8 * i < t->rows ? p->head_dim_v - column : 0;
+    UNROLL
+    for (int j = 0; j < HEAD_DIM_V / 8; j++) {
+      u32 w[2] = {bits_from_f32(finished(o, 4 * j + 2 * i, f)), bits_from_f32(finished(o, 4 * j + 2 * i + 1, f))};
+      if (8 * j < columns) gmem_store_8(to + 8 * j, w);
+    }
   }
 }
 
 // Each warp stores its own 16 rows, by TMA in boxes of 16 rows, and waits for nobody.
-FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, const float *o, const fa3_tile *t) {
+FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, const float *o, const fp8_finish *f, const fa3_tile *t) {
   u32 warp = tid() % 128 / 32, stage = o_stage(smem, consumer * 4 + warp);
   i32 row0 = t->m * TILE_Q + (i32)(consumer * 64 + warp * 16);
   if (FLOAT_O && p->o_float) {
-    store_o_float(p, t, o, row0 + (i32)(tid() % 32 / 4));
+    store_o_float(p, t, o, f, row0 + (i32)(tid() % 32 / 4));
     return;
   }
   UNROLL
   for (int first = 0; first < BOXES_O; first += O_BOXES) {
     if (!PACKED && tid() % 32 == 0) tma_store_wait_read(0);
     warp_sync();
-    stage_o(stage, o, first, p->o_half);
+    if (p->o_half)
+      stage_o(stage, o, f, first, 1);
+    else
+      stage_o(stage, o, f, first, 0);
     if (!PACKED) fence_proxy_async();
     warp_sync();
     if (PACKED) {

@@ -23,14 +23,18 @@ FN float descale_q(const glint_forward_params *p, const fa3_tile *t, i32 row) {
                           (p->descale_rows_q ? row / p->descale_rows_q : 0) * p->descale_q_stride[2]);
 }
 
-// A group of keys has K's factor, and of V's the logarithm and the reciprocal: what the softmax needs (fp8_softmax.h). Groups behind the
+// A group of keys has K's factor, of V's the logarithm and the reciprocal, and whether all groups have the same: what the softmax needs
+// (fp8_softmax.h). Groups behind the
 // last key get the last one's, since blocks of rows need not reach so far.
 FN void fill_factors(const glint_forward_params *p, const fa3_tile *t, u32 table, i32 first_key) {
   u32 lane = tid() % 32;
   if (lane < GROUPS) {
     i32 key = min_i32(first_key + (i32)lane * GROUP_KEYS, t->seqlen_k - 1);
     float v = descale_v(p, t, key);
-    u32 entry[4] = {bits_from_f32(descale_k(p, t, key)), bits_from_f32(log2_approx(v)), bits_from_f32(rcp_approx(v)), 0};
+    i32 last = min_i32(first_key + TILE_K, t->seqlen_k) - 1;
+    int uniform = (!p->descale_rows_k || first_key / p->descale_rows_k == last / p->descale_rows_k) &&
+                  (!p->descale_rows_v || first_key / p->descale_rows_v == last / p->descale_rows_v);
+    u32 entry[4] = {bits_from_f32(descale_k(p, t, key)), bits_from_f32(log2_approx(v)), bits_from_f32(rcp_approx(v)), (u32)uniform};
     smem_store_16(table + lane * 16, entry);
   }
   warp_sync();

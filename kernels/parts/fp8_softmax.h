@@ -38,53 +38,86 @@ typedef struct fp8_factors {
   float scale, log2_v, rcp_v;
 } fp8_factors;
 
-FN fp8_factors group_factors(u32 table, int group, float scale, int scaled) {
-  fp8_factors f = {scale, 0.f, 1.f};
-  if (BLOCK_SCALES) {
-    u32 entry[4];
-    smem_load_16(entry, table + (u32)group * 16);
-    f.scale = scaled ? 1.f : scale * f32_from_bits(entry[0]);
-    f.log2_v = f32_from_bits(entry[1]);
-    f.rcp_v = f32_from_bits(entry[2]);
-  }
+// The factors of a block of keys: in most, all groups have the same.
+typedef struct fp8_block {
+  u32 table;   // in shared memory
+  int uniform; // `all` holds for all groups, and the table is not read any more
+  int scaled;  // scores are in log2 units already
+  fp8_factors all;
+} fp8_block;
+
+FN fp8_factors entry_factors(const fp8_block *b, int group, float scale, u32 *uniform) {
+  u32 entry[4];
+  smem_load_16(entry, b->table + (u32)group * 16);
+  fp8_factors f = {b->scaled ? 1.f : scale * f32_from_bits(entry[0]), f32_from_bits(entry[1]), f32_from_bits(entry[2])};
+  *uniform = entry[3];
   return f;
 }
 
-// P of the columns of groups [from, to), packed into pr[4 from / 2 ...]; the sums are added to sum[]. Returns a word with the highest bit of
-// some byte set where some P is 248 or more, or NaN.
-FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, float *p_sum, u32 table, float scale, int scaled, int from,
+FN fp8_block block_open(u32 table, float scale, int scaled) {
+  fp8_block b = {table, 1, scaled, {scale, 0.f, 1.f}};
+  u32 uniform = 1;
+  if (BLOCK_SCALES) b.all = entry_factors(&b, 0, scale, &uniform);
+  b.uniform = uniform != 0;
+  return b;
+}
+
+FN fp8_factors group_factors(const fp8_block *b, int group, float scale) {
+  u32 ignored;
+  return BLOCK_SCALES && !b->uniform ? entry_factors(b, group, scale, &ignored) : b->all;
+}
+
+// P of the eight scores of group g; returns a word with the highest bit of some byte set where some P is 248 or more, or NaN.
+FN u32 exponentials_of_group(const float *s, u32 *pr, int g, float scale, const float *less, float *sum) {
+  float e[8];
+  UNROLL
+  for (int i = 0; i < 8; i++) e[i] = exp2_approx(fma_f32(s[8 * g + i], scale, less[i / 2 % 2]));
+  sum[0] += (e[0] + e[1]) + (e[4] + e[5]);
+  sum[1] += (e[2] + e[3]) + (e[6] + e[7]);
+  pr[2 * g] = pack_e4m3(e[0], e[1], e[4], e[5]);
+  pr[2 * g + 1] = pack_e4m3(e[2], e[3], e[6], e[7]);
+  return (pr[2 * g] + 0x08080808u) | (pr[2 * g + 1] + 0x08080808u);
+}
+
+// P of the columns of groups [from, to), packed into pr[4 from / 2 ...]; the sums are added to sum[] and p_sum[].
+FN u32 exponentials(const float *s, u32 *pr, const float *shift, float *sum, float *p_sum, const fp8_block *b, float scale, int from,
                     int to) {
   u32 high = 0;
-  UNROLL
-  for (int g = from; g < to; g++) {
-    fp8_factors f = group_factors(table, g, scale, scaled);
-    float e[8], less[2] = {f.log2_v - shift[0], f.log2_v - shift[1]};
+  if (!BLOCK_SCALES || b->uniform) {
+    float less[2] = {b->all.log2_v - shift[0], b->all.log2_v - shift[1]}, of_all[2] = {0.f, 0.f};
     UNROLL
-    for (int i = 0; i < 8; i++) e[i] = exp2_approx(fma_f32(s[8 * g + i], f.scale, less[i / 2 % 2]));
+    for (int g = from; g < to; g++) high |= exponentials_of_group(s, pr, g, b->all.scale, less, of_all);
     UNROLL
     for (int i = 0; i < 2; i++) {
-      float of_group = (e[2 * i] + e[2 * i + 1]) + (e[2 * i + 4] + e[2 * i + 5]);
-      sum[i] = BLOCK_SCALES ? fma_f32(of_group, f.rcp_v, sum[i]) : sum[i] + of_group;
-      if (BLOCK_SCALES) p_sum[i] += of_group;
+      sum[i] = BLOCK_SCALES ? fma_f32(of_all[i], b->all.rcp_v, sum[i]) : sum[i] + of_all[i];
+      if (BLOCK_SCALES) p_sum[i] += of_all[i];
     }
-    pr[2 * g] = pack_e4m3(e[0], e[1], e[4], e[5]);
-    pr[2 * g + 1] = pack_e4m3(e[2], e[3], e[6], e[7]);
-    high |= (pr[2 * g] + 0x08080808u) | (pr[2 * g + 1] + 0x08080808u);
+  } else {
+    UNROLL
+    for (int g = from; g < to; g++) {
+      fp8_factors f = group_factors(b, g, scale);
+      float less[2] = {f.log2_v - shift[0], f.log2_v - shift[1]}, of_group[2] = {0.f, 0.f};
+      high |= exponentials_of_group(s, pr, g, f.scale, less, of_group);
+      UNROLL
+      for (int i = 0; i < 2; i++) {
+        sum[i] = fma_f32(of_group[i], f.rcp_v, sum[i]);
+        p_sum[i] += of_group[i];
+      }
+    }
   }
   return high & 0x80808080u;
 }
 
 // Moves the shifts of rows with a P beyond 2^MOVE_LOG2 to the row's maximum, gives the factors that O and the sums owe for it, and computes
 // the exponentials anew. Rows that see nothing yet keep their shift of -inf; their scores -inf give exponentials 0, never NaN.
-FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, float *p_sum, float *factor, u32 table, float scale,
-                           int scaled) {
+FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, float *p_sum, float *factor, const fp8_block *b, float scale) {
   float shift[2];
   UNROLL
   for (int i = 0; i < 2; i++) {
     float m = -INFINITY;
     UNROLL
     for (int g = 0; g < GROUPS; g++) {
-      fp8_factors f = group_factors(table, g, scale, scaled);
+      fp8_factors f = group_factors(b, g, scale);
       const float *x = s + 8 * g + 2 * i;
       float of_group = max_f32(max_f32(x[0], x[1]), max_f32(x[4], x[5]));
       m = max_f32(m, fma_f32(of_group, f.scale, f.log2_v));
@@ -102,7 +135,7 @@ FN void exponentials_again(const float *s, u32 *pr, fp8_rows *r, float *sum, flo
     r->rounded[i] *= factor[i];
     sum[i] = p_sum[i] = 0.f;
   }
-  exponentials(s, pr, shift, sum, p_sum, table, scale, scaled, 0, GROUPS);
+  exponentials(s, pr, shift, sum, p_sum, b, scale, 0, GROUPS);
 }
 
 FN void scale_rows(float *o, const float *factor) {

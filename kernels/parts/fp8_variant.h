@@ -9,6 +9,7 @@
 //                  of 32, default TILE_K. Fewer need fewer registers
 //   PIN_SOFTMAX    1 (default): those exponentials may not sink below the wait (see compute_before)
 //   ONES           1: P V sums P as it was rounded, too, and o is divided by that (fp8_epilogue.h)
+//   PROMOTE        with FEATURE_FP32_ACCUMULATE: so many blocks' P V are summed by the tensor core before they are added to O in fp32; default 2
 //   O_BOXES        boxes of 64 columns in a warp's stage for O; fewer than O has: it leaves in several passes
 //
 // FEATURE_BLOCK_SCALES: K and V have a factor for each block of a multiple of 16 rows. Without it, one for each head.
@@ -26,6 +27,9 @@
 #endif
 #ifndef PIN_SOFTMAX
 #define PIN_SOFTMAX 1
+#endif
+#ifndef PROMOTE
+#define PROMOTE 2
 #endif
 #ifndef ONES
 #define ONES 1
@@ -50,8 +54,8 @@
 #define PRODUCER_REGISTERS 40
 #define CONSUMER_REGISTERS 232
 #elif CONSUMERS == 3 // 4 x 128
-#define PRODUCER_REGISTERS 32
-#define CONSUMER_REGISTERS 160
+#define PRODUCER_REGISTERS 56
+#define CONSUMER_REGISTERS 152
 #else
 #error "TILE_Q: 128 or 192"
 #endif
@@ -62,6 +66,7 @@
 #define SINKS        ((FEATURES & FEATURE_SINKS) != 0)
 #define BLOCK_SCALES ((FEATURES & FEATURE_BLOCK_SCALES) != 0)
 #define FLOAT_O      ((FEATURES & FEATURE_O_FLOAT) != 0)
+#define PROMOTES     ((FEATURES & FEATURE_FP32_ACCUMULATE) != 0)
 
 // Q, K and V lie in shared memory as [columns / 128][rows][128] bytes, V transposed as [keys / 128][columns][128], O as [columns / 64][rows][64]
 // 16-bit values; all with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8)

@@ -34,6 +34,7 @@ static const struct {
                 {FEATURE_SPLIT, "num_splits", "split"},
                 {FEATURE_O_FLOAT, "o.dtype float32", "float32 o"},
                 {FEATURE_UNALIGNED, "", "unaligned"},
+                {FEATURE_FP32_ACCUMULATE, "flags GLINT_FP32_ACCUMULATE", "fp32 accumulation"},
                 {FEATURE_BLOCK_SCALES, "descale_k or descale_v with several blocks", "block scales"}};
 #define FEATURES (sizeof features / sizeof features[0])
 
@@ -78,6 +79,7 @@ uint32_t glint_cuda_features(const glint_work *w) {
   if (w->num_splits > 1) need |= FEATURE_SPLIT;
   if (w->o.dtype == GLINT_FLOAT32 && w->q.dtype != GLINT_FLOAT32) need |= FEATURE_O_FLOAT;
   if (!is_aligned(w)) need |= FEATURE_UNALIGNED;
+  if (w->flags & GLINT_FP32_ACCUMULATE) need |= FEATURE_FP32_ACCUMULATE;
   if (w->descale_rows_k || w->descale_rows_v) need |= FEATURE_BLOCK_SCALES;
   return need;
 }
@@ -203,7 +205,6 @@ static glint_status refuse(const glint_choice *c, const glint_work *w, uint32_t 
 static glint_status refuse_always(const glint_work *w, glint_error *error) {
   if (w->seqlen_new) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "k_new: no GPU kernel appends to a cache");
   if (w->rotary_dim) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "rotary_cos: no GPU kernel rotates");
-  if (w->flags & GLINT_FP32_ACCUMULATE) return glint_fail(error, GLINT_ERROR_UNSUPPORTED, "flags: no GPU kernel has GLINT_FP32_ACCUMULATE");
   const struct {
     const char *name;
     int64_t value, limit;

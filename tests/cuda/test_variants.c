@@ -68,7 +68,8 @@ static void set_modes(const run *r, uint64_t n) {
 
 static void random_problems(run *r, int problems) {
   const int32_t d = r->variant->head_dim;
-  const int32_t dims[] = {d, d, d > 16 ? d - 8 : d, d > 32 ? (d / 2 + 8) / 8 * 8 : d};
+  const int32_t step = r->variant->dtype == DTYPE_E4M3 ? 16 : 8; /* columns: 16 bytes, or enough for it */
+  const int32_t dims[] = {d, d, d > 16 ? d - step : d, d > 32 ? (d / 2 + step) / step * step : d};
   testkit_options options = {.features = testkit_features(r->variant),
                              .dtypes = 1u << r->variant->dtype,
                              .head_dims = dims,
@@ -79,6 +80,7 @@ static void random_problems(run *r, int problems) {
     testkit_report report;
     options.flags =
         r->variant->features & FEATURE_STAGED || (r->variant->features & FEATURE_ORDERED && n / MODES % 2) ? GLINT_DETERMINISTIC : 0;
+    if (r->variant->features & FEATURE_FP32_ACCUMULATE) options.flags |= GLINT_FP32_ACCUMULATE;
     set_modes(r, n);
     testkit_run_case(r->context, &options, r->seed, n, &report);
     tell(r, &report, "random problem", n);
