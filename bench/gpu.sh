@@ -15,6 +15,7 @@
 #   sanitize  compute-sanitizer's four tools on every kernel of the table, side by side
 #   ampere    the Ampere kernels and PyTorch's FlashAttention-2 taking turns on the papers' grid to 64K, and their ratios; odd lengths
 #   best      the plan's choice beside cuDNN and FlashAttention-2; odd lengths
+#   fp8       e4m3 with factors for heads and for blocks, and with fp32 accumulation, beside cuDNN's bf16, our bf16 and cuBLAS in FP8
 #   backward  the backward pass, Hopper's kernels (with GLINT_DETERMINISTIC too) and Ampere's, beside cuDNN and FlashAttention-2
 #   ladder    plain arithmetic, FlashAttention-1, -2 and -3 on the same problem
 #   ncu       registers, shared memory, occupancy, tensor cores by kernel
@@ -31,7 +32,7 @@ fi
 out=${OUT:-$pack/results}
 tests=(rows lengths sizes serving backward random)
 beside=(info check test isa)
-alone=(sanitize ampere best backward ladder ncu)
+alone=(sanitize ampere best fp8 backward ladder ncu)
 
 build_pack() {
   set -e
@@ -131,6 +132,12 @@ run_part() {
   best)
     part best 100 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 90 -- gpu_bench
     part best-odd 40 gpu_bench --seqlen 1000,1023,1024,4096,4097 --reps 9
+    ;;
+  fp8)
+    part fp8 60 python3 "$here/torch_peers.py" --dtype e4m3 --peers cudnn --head-dim 128,256 --reps 11 --seconds 50 -- gpu_bench --dtype e4m3 --reps 11
+    part fp8-blocks 30 gpu_bench --dtype e4m3 --head-dim 128,256 --reps 11 --scales block
+    part fp8-accurate 30 gpu_bench --dtype e4m3 --head-dim 64,128 --reps 11 --accumulate
+    part fp8-bf16 30 gpu_bench --head-dim 128,256 --reps 11
     ;;
   backward)
     part backward 130 python3 "$here/torch_peers.py" --backward --no-ceilings --seconds 115 -- gpu_bench --backward --check 0 \

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PEER_DTYPES = {"e4m3": "bf16"}  # no peer here takes e4m3: its bf16 is the yardstick
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "torch_fa2": SDPBackend.FLASH_ATTENTION}
 SPIN_CLOCKS = 400_000  # keeps the GPU busy while the host queues the call, so that its latency is not timed
 
@@ -49,6 +50,13 @@ def ceilings(reps):
             b = torch.randn(n, n, device="cuda", dtype=DTYPES[dtype])
             ms = median_ms(lambda: a @ b, reps)
             print(f"gemm,ceiling,{dtype},{n},,,,,,{ms:.4f},{2 * n**3 / ms * 1e-9:.1f},", flush=True)
+    for n in (4096, 8192):
+        a = torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn)
+        b = torch.randn(n, n, device="cuda").to(torch.float8_e4m3fn).t()
+        one = torch.ones((), device="cuda")
+        for fast in (True, False):
+            ms = median_ms(lambda: torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16, use_fast_accum=fast), reps)
+            print(f"gemm{'' if fast else ' fp32 sums'},ceiling,e4m3,{n},,,,,,{ms:.4f},{2 * n**3 / ms * 1e-9:.1f},", flush=True)
     x = torch.randn(1 << 29, device="cuda")
     y = torch.empty_like(x)
     ms = median_ms(lambda: y.copy_(x), reps)
@@ -57,6 +65,7 @@ def ceilings(reps):
 
 def torch_cell(names, cell, reps, backward):
     dtype, dim, causal, batch, heads, heads_kv, seqlen, _ = cell
+    dtype = PEER_DTYPES.get(dtype, dtype)
     make = lambda h: torch.randn(batch, seqlen, h, dim, device="cuda", dtype=DTYPES[dtype], requires_grad=backward).transpose(1, 2)
     q, k, v = make(heads), make(heads_kv), make(heads_kv)
     for name in names:
