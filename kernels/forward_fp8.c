@@ -4,6 +4,7 @@
 // O in registers; the next Q K^T is in flight during the softmax. Blocks are persistent and fetch tiles. What 8-bit operands change: wgmma
 // wants them K-major, so three warps of the producer transpose each block of V in shared memory; P must fit e4m3's range; and values are
 // stored with factors. docs/kernels/fp8.md explains all three.
+#include "fp8_params.h"
 #include "params.h"
 
 #include "isa/sm90.h"

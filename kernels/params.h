@@ -20,20 +20,19 @@
 
 /* ---- bits of FEATURES: what a variant can do beyond dense attention with any batch and row strides and any GQA group. A problem needs a
  * variant that has all its bits; among those that fit, the first line of the table wins, so plain ones stand first ---- */
-#define FEATURE_MASK            0x001 /* causal, window: window_left, window_right */
-#define FEATURE_VARLEN          0x002 /* cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k */
-#define FEATURE_SOFTCAP         0x004
-#define FEATURE_ALIBI           0x008
-#define FEATURE_SINKS           0x010
-#define FEATURE_BIAS            0x020
-#define FEATURE_DROPOUT         0x040
-#define FEATURE_PAGED           0x080 /* page_table */
-#define FEATURE_SPLIT           0x100 /* several blocks share the keys of a row */
-#define FEATURE_O_FLOAT         0x200 /* o is float32 where the inputs are not (o_float is set) */
-#define FEATURE_UNPADDED        0x400 /* head_dim and head_dim_v are exactly HEAD_DIM and HEAD_DIM_V: such a line takes no smaller ones */
-#define FEATURE_UNALIGNED       0x800 /* rows of q, k, v, o start anywhere, head_dim is any number; without it all are multiples of 16 bytes */
-#define FEATURE_FP32_ACCUMULATE 0x2000 /* FP8: a second accumulator for P V */
-#define FEATURE_BLOCK_SCALES    0x1000 /* FP8: descale_k, descale_v have more than one block of rows */
+#define FEATURE_MASK         0x001 /* causal, window: window_left, window_right */
+#define FEATURE_VARLEN       0x002 /* cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k */
+#define FEATURE_SOFTCAP      0x004
+#define FEATURE_ALIBI        0x008
+#define FEATURE_SINKS        0x010
+#define FEATURE_BIAS         0x020
+#define FEATURE_DROPOUT      0x040
+#define FEATURE_PAGED        0x080 /* page_table */
+#define FEATURE_SPLIT        0x100 /* several blocks share the keys of a row */
+#define FEATURE_O_FLOAT      0x200 /* o is float32 where the inputs are not (o_float is set) */
+#define FEATURE_UNPADDED     0x400 /* head_dim and head_dim_v are exactly HEAD_DIM and HEAD_DIM_V: such a line takes no smaller ones */
+#define FEATURE_UNALIGNED    0x800 /* rows of q, k, v, o start anywhere, head_dim is any number; without it all are multiples of 16 bytes */
+#define FEATURE_BLOCK_SCALES 0x1000 /* FP8: descale_k, descale_v have more than one block of rows */
 
 /* A bound of the window that hides nothing. Sequence lengths stay below it, so i + seqlen_k - seqlen_q + bound fits int32. */
 #define GLINT_UNBOUNDED (1 << 30)

@@ -3,6 +3,7 @@
 #include "cuda/backward.h"
 #include "cuda/family.h"
 #include "cuda/quantize.h"
+#include "fp8_params.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include "cuda/simulator.h"
 #include "cuda/variant.h"
 #include "device_memory.h"
+#include "fp8_params.h"
 #include "sim.h"
 #include "testkit.h"
 
