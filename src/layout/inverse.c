@@ -103,8 +103,8 @@ glint_status glint_layout_max_common_vector(const glint_layout *a, const glint_l
   const glint_layout_node *first = &common.node[layout_child(&common, 0, 0)];
   int64_t width = first->stride == 1 ? first->shape : 1;
   /* a swizzle leaves runs of 2^base alone */
-  if (a->swizzle.bits && width > 1ll << a->swizzle.base) width = 1ll << a->swizzle.base;
-  if (b->swizzle.bits && width > 1ll << b->swizzle.base) width = 1ll << b->swizzle.base;
+  if (a->swizzle.bits && width > (int64_t)1 << a->swizzle.base) width = (int64_t)1 << a->swizzle.base;
+  if (b->swizzle.bits && width > (int64_t)1 << b->swizzle.base) width = (int64_t)1 << b->swizzle.base;
   *n = width;
   return GLINT_OK;
 }
