@@ -33,7 +33,7 @@ static int64_t read_at(const operand *o, int64_t mn, int64_t k) {
 static int64_t swizzle_width(glint_swizzle s, int64_t element_bytes) {
   if (s.bits == 0) return 1;
   int32_t base = s.base + __builtin_ctzll((uint64_t)element_bytes);
-  return base == 4 && s.shift == 3 && s.bits <= 3 ? 1ll << s.bits : 0;
+  return base == 4 && s.shift == 3 && s.bits <= 3 ? (int64_t)1 << s.bits : 0;
 }
 
 static glint_status check_operand(const glint_layout *layout, int32_t element_bits, glint_major major, int64_t mn, int64_t mn0, int64_t k0,
