@@ -15,10 +15,12 @@
 #   sanitize  compute-sanitizer's four tools on every kernel of the table, side by side
 #   ampere    the Ampere kernels and PyTorch's FlashAttention-2 taking turns on the papers' grid to 64K, and their ratios; odd lengths
 #   best      the plan's choice beside cuDNN and FlashAttention-2; odd lengths
+#   beyond    decoding, windows, long and odd lengths, packed batches, head_dim 192/128, beside PyTorch where it runs them; ten runs of each
+#             Hopper forward kernel, compared bit by bit
 #   fp8       e4m3 with factors for heads and for blocks, and with fp32 accumulation, beside cuDNN's bf16, our bf16 and cuBLAS in FP8
 #   backward  the backward pass, Hopper's kernels (with GLINT_DETERMINISTIC too) and Ampere's, beside cuDNN and FlashAttention-2
 #   ladder    plain arithmetic, FlashAttention-1, -2 and -3 on the same problem
-#   ncu       registers, shared memory, occupancy, tensor cores by kernel
+#   ncu       registers, shared memory, occupancy, tensor cores by kernel; pipes, stalls, L2 and conflicts of the Hopper forward kernels
 # Results go to $OUT (default build-gpu/results): logs, and CSV where a part measures. Each program runs under a time limit, so nothing can hang the
 # run; a part that fails does not stop the next. The exit status counts what failed.
 set -uo pipefail
@@ -32,16 +34,16 @@ fi
 out=${OUT:-$pack/results}
 tests=(rows lengths sizes serving backward random)
 beside=(info check test isa)
-alone=(sanitize ampere best fp8 backward ladder ncu)
+alone=(sanitize ampere best beyond fp8 backward ladder ncu)
 
 build_pack() {
   set -e
   local tree=$root/build/gpu-tree
   cmake -S "$root" -B "$tree" -DCMAKE_BUILD_TYPE=Release -DGLINT_CUDA=ON -DGLINT_BUILD_TESTS=ON "$@"
-  cmake --build "$tree" -j"$(nproc)" --target glint_command glint_sim gpu_bench test_gpu test_variants isa_compare "${tests[@]/#/test_engines_}"
+  cmake --build "$tree" -j"$(nproc)" --target glint_command glint_sim gpu_bench gpu_beyond test_gpu test_variants isa_compare "${tests[@]/#/test_engines_}"
   rm -rf "$pack"
   mkdir -p "$pack/bin" "$pack/lib"
-  cp "$tree"/{glint,gpu_bench} "$tree"/tests/{test_gpu,test_variants,isa_compare,libisa_sim.so} "$pack/bin/"
+  cp "$tree"/{glint,gpu_bench,gpu_beyond} "$tree"/tests/{test_gpu,test_variants,isa_compare,libisa_sim.so} "$pack/bin/"
   for name in "${tests[@]}"; do cp "$tree/tests/test_engines_$name" "$pack/bin/"; done
   cp "$tree/libglint_sim.so" "$pack/lib/"
   strip "$pack"/bin/* "$pack"/lib/*
@@ -51,7 +53,7 @@ build_pack() {
   # every program holds all kernels: compressed together they take the room of one
   tar -C "$pack" -c bin lib | xz -3 --lzma2=dict=128MiB >"$pack/programs.tar.xz"
   rm -r "${pack:?}/bin" "${pack:?}/lib"
-  cp "$here"/{gpu.sh,torch_peers.py,ncu_ampere.sh,fa2_ratios.py} "$pack/"
+  cp "$here"/{gpu.sh,torch_peers.py,torch_beyond.py,ncu_ampere.sh,ncu_forward.sh,fa2_ratios.py} "$pack/"
   cp -r "$here/peers" "$root/examples/data/minilm.safetensors" "$pack/"
   set +e
   du -sh "$pack"
@@ -133,6 +135,11 @@ run_part() {
     part best 100 python3 "$here/torch_peers.py" --dtype "${DTYPES:-bf16}" --seconds 90 -- gpu_bench
     part best-odd 40 gpu_bench --seqlen 1000,1023,1024,4096,4097 --reps 9
     ;;
+  beyond)
+    part beyond 60 gpu_beyond
+    part beyond-torch 60 python3 "$here/torch_beyond.py"
+    part repeat 60 gpu_beyond --repeat all
+    ;;
   fp8)
     part fp8 60 python3 "$here/torch_peers.py" --dtype e4m3 --peers cudnn --head-dim 128,256 --reps 11 --seconds 50 -- gpu_bench --dtype e4m3 --reps 11
     part fp8-blocks 30 gpu_bench --dtype e4m3 --head-dim 128,256 --reps 11 --scales block
@@ -144,7 +151,10 @@ run_part() {
       --kernel glint_backward_fa3,glint_backward_fa2,glint_backward_fa3+deterministic
     ;;
   ladder) part ladder 60 glint bench --ladder --csv --heads 16 --head-dim 128 --seqlen 512,1024 --seconds 0.1 ;;
-  ncu) OUT=$out/ncu part ncu 100 "$here/ncu_ampere.sh" "$(command -v gpu_bench)" ;;
+  ncu)
+    OUT=$out/ncu part ncu 100 "$here/ncu_ampere.sh" "$(command -v gpu_bench)"
+    part ncu-forward 120 "$here/ncu_forward.sh" "$(command -v gpu_bench)"
+    ;;
   *) echo "unknown part $1: ${beside[*]} ${alone[*]}" && exit 2 ;;
   esac
 }

@@ -17,6 +17,8 @@
 #include "parts/fa3_product.h"
 #include "parts/fa3_softmax.h"
 
+#include "parts/fa3_limits.h"
+
 #include "parts/fa3_epilogue.h"
 
 #include "parts/fa3_consumer.h"

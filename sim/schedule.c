@@ -264,7 +264,7 @@ static void thread_prepare(sim_block *b, sim_thread *t, u32 id, knowledge *nothi
   t->own.thread = 1;
   t->cp_agent = t->bulk_agent = NO_AGENT;
   t->wgmma_needs_fence = 1;
-  u32 registers = 65536 / b->thread_count / 8 * 8;
+  u32 registers = 65536 / b->kernel->resident / b->thread_count / 8 * 8;
   t->registers = registers > 248 ? 248 : registers; // as many as the launch bounds allow
 }
 

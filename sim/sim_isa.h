@@ -21,21 +21,22 @@ typedef struct sim_place {
 // A kernel as the simulator knows it; found by name (sim_find_kernel) or as the object sim_kernel_NAME.
 typedef struct sim_kernel {
   const char *name;
-  u32 threads; // of a block
+  u32 threads;  // of a block
+  u32 resident; // blocks that must fit on a multiprocessor together
   size_t params_size;
   void (*entry)(const void *params); // what each thread runs
   struct sim_kernel *next;
 } sim_kernel;
 void sim_register_kernel(sim_kernel *kernel);
 
-#define SIM_KERNEL_(name, block, params_type)                                                                                              \
+#define SIM_KERNEL_(name, block, resident, params_type)                                                                                    \
   static void sim_body_##name(const params_type p);                                                                                        \
   static void sim_entry_##name(const void *sim_params) { sim_body_##name(*(const params_type *)sim_params); }                              \
   extern sim_kernel sim_kernel_##name;                                                                                                     \
-  sim_kernel sim_kernel_##name = {#name, block, sizeof(params_type), sim_entry_##name, 0};                                                 \
+  sim_kernel sim_kernel_##name = {#name, block, resident, sizeof(params_type), sim_entry_##name, 0};                                       \
   __attribute__((constructor)) static void sim_register_##name(void) { sim_register_kernel(&sim_kernel_##name); }                          \
   static void sim_body_##name(const params_type p)
-#define SIM_KERNEL(name, block, params_type) SIM_KERNEL_(name, block, params_type)
+#define SIM_KERNEL(name, block, resident, params_type) SIM_KERNEL_(name, block, resident, params_type)
 
 enum { SIM_BF16, SIM_F16, SIM_E4M3 };
 enum { SIM_SHFL_XOR, SIM_SHFL_IDX, SIM_SHFL_UP, SIM_SHFL_DOWN };

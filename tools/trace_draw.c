@@ -4,7 +4,7 @@
 
 enum { LEFT = 160, TOP = 56, LANE = 26, GAP = 10, WIDTH = 1400 };
 
-static const char *const color[TRACE_KINDS] = {"#4878cf", "#6acc65", "#ee854a", "#d5bb67", "#956cb4", "#8c8c8c"};
+static const char *const color[TRACE_KINDS] = {"#4878cf", "#6acc65", "#ee854a", "#956cb4", "#8c8c8c"};
 
 static int lane_of(const trace_spans *s, const trace_span *span) {
   if (span->role == s->roles - 1) return 2 * span->role;

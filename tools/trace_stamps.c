@@ -6,7 +6,7 @@
 
 #include "../kernels/trace.h"
 
-const char *const trace_kind_name[TRACE_KINDS] = {"Q K^T in flight", "P V in flight", "softmax", "pack, rescale", "store O", "loads"};
+const char *const trace_kind_name[TRACE_KINDS] = {"Q K^T in flight", "P V in flight", "softmax", "store O", "loads"};
 
 static void add(trace_spans *s, trace_kind kind, int role, int64_t begin, int64_t end) {
   if (s->count < TRACE_MOST && end > begin) s->span[s->count++] = (trace_span){kind, role, begin, end};
@@ -25,14 +25,12 @@ static void close_span(trace_spans *s, open_events *open, trace_kind kind, int r
 static void consume(trace_spans *s, open_events *open, int role, int event, int64_t now) {
   switch (event) {
   case TRACE_QK_DONE: close_span(s, open, TRACE_QK, role, TRACE_TURN, now); break;
-  case TRACE_SOFTMAX: close_span(s, open, TRACE_EXP, role, TRACE_QK_DONE, now); break;
-  case TRACE_PV_DONE: close_span(s, open, TRACE_PV, role, TRACE_V_READY, now); break;
-  case TRACE_PACKED: close_span(s, open, TRACE_PACK, role, TRACE_PV_DONE, now); break;
+  case TRACE_PV_DONE: close_span(s, open, TRACE_PV, role, TRACE_PV_ISSUED, now); break;
+  case TRACE_PACKED: /* a tile's first softmax follows Q K^T alone, later ones both products */
+    close_span(s, open, TRACE_EXP, role, open->at[TRACE_PV_DONE] > open->at[TRACE_QK_DONE] ? TRACE_PV_DONE : TRACE_QK_DONE, now);
+    break;
   case TRACE_STORED: close_span(s, open, TRACE_STORE, role, TRACE_PV_DONE, now); break;
   case TRACE_LOAD_K: close_span(s, open, TRACE_LOADING, role, TRACE_TILE, now); break;
-  case TRACE_K_READY: /* the first block's softmax ends where the loop begins */
-    if (open->at[TRACE_SOFTMAX] < open->at[TRACE_QK_DONE]) close_span(s, open, TRACE_EXP, role, TRACE_QK_DONE, now);
-    break;
   default: break;
   }
   open->at[event] = now;

@@ -8,7 +8,7 @@
 enum { TRACE_ROLES = 5, TRACE_MOST = 16384 };
 
 /* What a warpgroup, or a load, is doing for a while. */
-typedef enum trace_kind { TRACE_QK, TRACE_PV, TRACE_EXP, TRACE_PACK, TRACE_STORE, TRACE_LOADING, TRACE_KINDS } trace_kind;
+typedef enum trace_kind { TRACE_QK, TRACE_PV, TRACE_EXP, TRACE_STORE, TRACE_LOADING, TRACE_KINDS } trace_kind;
 extern const char *const trace_kind_name[TRACE_KINDS];
 
 typedef struct trace_span {

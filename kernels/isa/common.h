@@ -246,8 +246,8 @@ FN void compute_before_u32(u32 x) { asm volatile("{\n.reg .pred p;\nsetp.eq.u32 
 #include <math.h>
 
 #define FN static inline __attribute__((unused))
-#define KERNEL_OCCUPANCY(name, threads, blocks, params_type) SIM_KERNEL(name, threads, params_type)
-#define KERNEL(name, threads, params_type) SIM_KERNEL(name, threads, params_type)
+#define KERNEL_OCCUPANCY(name, threads, blocks, params_type) SIM_KERNEL(name, threads, blocks, params_type)
+#define KERNEL(name, threads, params_type) SIM_KERNEL(name, threads, 1, params_type)
 #define UNROLL
 #define NO_UNROLL
 

@@ -4,7 +4,7 @@
 
 // Takes the sink, a logit without a value, into a row's sum; returns the factor for o, and the row's lse in log2 units.
 FN float finish_row(const glint_forward_params *p, float shift, float sum, int empty, i32 head, float *lse) {
-  if (SINKS && p->sinks) {
+  if (SINKS && p->sinks && !(SPLIT && p->num_splits > 1)) {
     float sink = gmem_load_f32_nc(p->sinks + head) * LOG2E, top = empty ? sink : max_f32(shift, sink);
     float kept = empty ? 0.f : exp2_approx(shift - top), total = sum * kept + (sink == top ? 1.f : exp2_approx(sink - top));
     *lse = top + log2_approx(total);
@@ -14,19 +14,30 @@ FN float finish_row(const glint_forward_params *p, float shift, float sum, int e
   return empty ? 0.f : rcp_approx(sum);
 }
 
+// Index of a row in partial results [split][batch][heads_q][row]
+FN i64 partial_row(const glint_forward_params *p, const fa3_tile *t, const fa3_limits *l, int i) {
+  return (((i64)t->split * p->batch + t->batch) * p->heads_q + l->head[i]) * p->seqlen_q + l->row[i];
+}
+
+FN void store_lse(const glint_forward_params *p, const fa3_tile *t, const fa3_limits *l, int i, float lse) {
+  if (tid() % 4 || l->row[i] >= t->rows) return;
+  if (SPLIT && p->num_splits > 1)
+    gmem_store_f32(p->lse_partial + partial_row(p, t, l, i), lse);
+  else if (p->lse)
+    gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + l->head[i] * p->lse_head_stride + t->row_q + l->row[i], lse * LN2);
+}
+
 // Sums of whole rows; on return sum[] holds the factor for o.
-FN void finish_rows(const glint_forward_params *p, fa3_rows *r, const fa3_tile *t, i32 row) {
+FN void finish_rows(const glint_forward_params *p, fa3_rows *r, const fa3_tile *t, const fa3_limits *l) {
   UNROLL
   for (int i = 0; i < 2; i++) {
     float sum = r->sum[i], lse;
     sum += shfl_xor_f32(sum, 1);
     sum += shfl_xor_f32(sum, 2);
-    int empty = r->limit[i] == -INFINITY && sum == 0.f; // a NaN sum is not empty
-    i32 this_row = row + 8 * i;
-    r->sum[i] = finish_row(p, r->shift[i], sum, empty, t->head, &lse);
-    if (PACKED && this_row >= t->seqlen_q) lse = -INFINITY;
-    if (p->lse && tid() % 4 == 0 && this_row < t->rows)
-      gmem_store_f32(p->lse + t->batch * p->lse_batch_stride + t->head * p->lse_head_stride + t->row_q + this_row, lse * LN2);
+    int empty = r->room[i] < 0.f && sum == 0.f; // a NaN sum is not empty
+    r->sum[i] = finish_row(p, r->shift[i], sum, empty, l->head[i], &lse);
+    if (PACKED && l->row[i] >= t->seqlen_q) lse = -INFINITY;
+    store_lse(p, t, l, i, lse);
   }
 }
 
@@ -37,7 +48,8 @@ FN u16 *o_row(const glint_forward_params *p, const fa3_tile *t, i32 row) {
 // o into the warpgroup's stage, 64 rows x BOXES_V boxes. Conflict-free: 8 rows take 8 different chunks. Chunk 2j + m of row r lies at
 // (2j + m) ^ (r % 8), which is (m ^ r % 8) ^ 2j.
 FN void stage_o(u32 stage, const float *o) {
-  u32 lane = tid() % 32, matrix = lane / 8, row = tid() % 128 / 32 * 16 + (matrix & 1) * 8 + lane % 8;
+  u32 thread = tid_in_register(); // read here, so that no register holds these addresses throughout the tile
+  u32 lane = thread % 32, matrix = lane / 8, row = thread % 128 / 32 * 16 + (matrix & 1) * 8 + lane % 8;
   u32 first = stage + row * ROW_BYTES + ((matrix >> 1 ^ (row & 7)) << 4);
   UNROLL
   for (u32 j = 0; j < BOXES_V * 4; j++) {
@@ -65,13 +77,32 @@ FN void copy_stage(const glint_forward_params *p, u32 stage, const fa3_tile *t, 
   }
 }
 
+// One part's share of o, by each thread: 8 bytes at a time, 32 by four neighbours.
+FN void store_partial(const glint_forward_params *p, const fa3_tile *t, const fa3_limits *l, const float *o) {
+  UNROLL
+  for (int i = 0; i < 2; i++) {
+    if (l->row[i] >= t->rows) continue;
+    float *to = p->o_partial + partial_row(p, t, l, i) * p->head_dim_v;
+    UNROLL
+    for (int j = 0; j < HEAD_DIM_V / 8; j++) {
+      i32 column = 8 * j + (i32)(tid() % 4 * 2);
+      u32 pair[2] = {bits_from_f32(o[4 * j + 2 * i]), bits_from_f32(o[4 * j + 2 * i + 1])};
+      if (column < p->head_dim_v) gmem_store_8(to + column, pair);
+    }
+  }
+}
+
 // n counts tiles. Warps need not wait for each other: each hands on its own rows.
-FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, u32 n, const float *o, const fa3_tile *t) {
+FN void store_o(const glint_forward_params *p, u32 smem, u32 consumer, u32 n, const float *o, const fa3_tile *t, const fa3_limits *l) {
+  if (SPLIT && p->num_splits > 1) {
+    store_partial(p, t, l, o);
+    return;
+  }
   u32 stage = o_stage(smem, consumer);
   // the second of two that share fills it after the first in the same tile, everyone else after the tile before
-  if (!PACKED || O_SHARED) mbarrier_wait(o_empty(smem, consumer), O_SHARED && consumer == 1 ? n & 1 : (n & 1) ^ 1);
+  if (!COPY_O || O_SHARED) mbarrier_wait(o_empty(smem, consumer), O_SHARED && consumer == 1 ? n & 1 : (n & 1) ^ 1);
   stage_o(stage, o);
-  if (PACKED) {
+  if (COPY_O) {
     warp_sync();
     copy_stage(p, stage, t, t->m * TILE_Q + (i32)consumer * 64);
     warp_sync();

@@ -28,31 +28,12 @@ FN void issue_qk(float *s, u32 q, u32 k) {
   wgmma_commit();
 }
 
-// The first HALF_K keys only
-#if TILE_K == 128 || TILE_K == 112 // a plain number, since it becomes part of an instruction's name
-#define HALF_K 64
-#elif TILE_K == 96 || TILE_K == 80
-#define HALF_K 48
-#elif TILE_K == 64
-#define HALF_K 32
-#else
-#error "TILE_K: 64, 80, 96, 112 or 128"
-#endif
-FN void issue_qk_half(float *s, u32 q, u32 k) {
-  u64 a = k_major(q), b = k_major(k);
-  wgmma_fence();
-  UNROLL
-  for (u32 i = 0; i < HEAD_DIM / 16; i++)
-    WGMMA_QK(HALF_K, s, advance(a, k_major_step(i, 64)), advance(b, k_major_step(i, TILE_K)), i ? 1 : 0);
-  wgmma_commit();
-}
-
-// o (+)= p v, issued and committed
-FN void issue_pv(float *o, const u32 *p, u32 v, int accumulate) {
+// o += p v, issued and committed
+FN void issue_pv(float *o, const u32 *p, u32 v) {
   u64 b = mn_major(v);
   wgmma_fence();
   UNROLL
-  for (u32 i = 0; i < TILE_K / 16; i++) WGMMA_PV(HEAD_DIM_V, o, p + 4 * i, advance(b, i * 16 * ROW_BYTES), i ? 1 : accumulate);
+  for (u32 i = 0; i < TILE_K / 16; i++) WGMMA_PV(HEAD_DIM_V, o, p + 4 * i, advance(b, i * 16 * ROW_BYTES), 1);
   wgmma_commit();
 }
 

@@ -60,16 +60,17 @@ enum {
 };
 
 typedef struct CUlaunchAttribute {
-  uint32_t id; /* 4: cluster dimension */
+  uint32_t id; /* which member of value counts */
   char pad[4];
   union {
     char pad[64];
     struct {
       uint32_t x, y, z;
     } cluster;
+    int32_t programmatic;
   } value;
 } CUlaunchAttribute;
-enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4 };
+enum { CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 
 typedef struct CUlaunchConfig {
   uint32_t grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;

@@ -13,9 +13,11 @@ static int variant_of(const char *name) {
   return -1;
 }
 
-static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, CUstream stream, int64_t grid,
+/* behind: the kernel waits by itself (griddepcontrol) for the one before it in the stream, so that its launch costs no time. */
+static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, CUstream stream, int64_t grid, int behind,
                            glint_forward_params *params, glint_error *error) {
   void *parameters[] = {params};
+  CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmatic = 1};
   CUlaunchConfig config = {.grid_x = (uint32_t)grid,
                            .grid_y = 1,
                            .grid_z = 1,
@@ -23,9 +25,28 @@ static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUker
                            .block_y = 1,
                            .block_z = 1,
                            .shared_bytes = (uint32_t)v->shared_bytes,
-                           .stream = stream};
+                           .stream = stream,
+                           .attributes = behind ? &overlap : NULL,
+                           .attribute_count = behind ? 1 : 0};
   /* a kernel of a library stands where a function is expected, and runs in the current context */
   return GLINT_DRIVER_CALL(&cuda->driver, error, cuLaunchKernelEx, (&config, (CUfunction)(void *)kernel, parameters, NULL));
+}
+
+/* Partial results of split keys to o and lse */
+static glint_status combine(glint_cuda *cuda, const glint_work *w, const glint_plan_info *plan, void *workspace, glint_forward_params *params,
+                            glint_error *error) {
+  const int64_t rows = w->batch * w->heads_q * w->seqlen_q;
+  for (int i = 0; glint_variants[i].name; i++) {
+    const glint_variant *v = &glint_variants[i];
+    CUkernel kernel;
+    if (!glint_is_combine(v) || v->dtype != (int32_t)w->q.dtype) continue;
+    glint_status status = glint_cuda_kernel(cuda, i, &kernel, error);
+    if (status != GLINT_OK) return status;
+    const int64_t at_once = v->threads / 32;
+    if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
+    return launch(cuda, v, kernel, w->stream, (rows + at_once - 1) / at_once, 1, params, error);
+  }
+  return glint_fail(error, GLINT_ERROR_INTERNAL, "the library has no kernel that combines split keys for this dtype");
 }
 
 static glint_status run_inside(glint_cuda *cuda, const glint_scope *scope, int index, const glint_work *w, const glint_plan_info *plan,
@@ -37,12 +58,13 @@ static glint_status run_inside(glint_cuda *cuda, const glint_scope *scope, int i
   glint_forward_params params;
   glint_status status = glint_cuda_kernel(cuda, index, &kernel, error);
   if (status != GLINT_OK) return status;
-  glint_forward_fill(v, w, cuda->machine[scope->device].l2_bytes, &params);
+  glint_forward_fill(v, w, cuda->machine[scope->device].l2_bytes, plan->grid, plan->num_splits, &params);
   if (!workspace && plan->workspace_bytes) status = glint_cuda_workspace(cuda, scope, stream, plan->workspace_bytes, &workspace, error);
   if (status == GLINT_OK && v->persistent) status = glint_cuda_counter(cuda, scope, stream, &params.tile_counter, error);
   if (status == GLINT_OK && family->prepare) status = family->prepare(&cuda->driver, v, w, workspace, &params, error);
   if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
-  if (status == GLINT_OK) status = launch(cuda, v, kernel, stream, plan->grid, &params, error);
+  if (status == GLINT_OK) status = launch(cuda, v, kernel, stream, plan->grid, 0, &params, error);
+  if (status == GLINT_OK && plan->num_splits > 1) status = combine(cuda, w, plan, workspace, &params, error);
   return status;
 }
 

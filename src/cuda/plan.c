@@ -130,7 +130,7 @@ static int runs_on(const glint_variant *v, const glint_machine *m) {
 }
 
 static int is_allowed(const glint_choice *c, const glint_variant *v) {
-  return !glint_is_backward(v) && !glint_is_quantize(v) && (!c->arch || v->arch == c->arch) &&
+  return !glint_is_backward(v) && !glint_is_quantize(v) && !glint_is_combine(v) && (!c->arch || v->arch == c->arch) &&
          strncmp(v->name, c->kernel, strlen(c->kernel)) == 0;
 }
 
@@ -235,7 +235,8 @@ static void describe_choice(const glint_choice *c, const glint_variant *v, const
 static glint_status fill(const glint_choice *c, const glint_variant *v, const glint_work *w, glint_plan_info *plan, glint_error *error) {
   const glint_family *family = glint_family_of(v);
   const glint_machine *m = c->machine;
-  int64_t tiles = family->tiles(v, w), at_once = (int64_t)m->multiprocessors * glint_cuda_occupancy(m, v);
+  const int32_t splits = glint_variant_splits(m, v, w);
+  int64_t tiles = family->tiles(v, w) * splits, at_once = (int64_t)m->multiprocessors * glint_cuda_occupancy(m, v);
   if (tiles > INT32_MAX)
     return glint_fail(error, GLINT_ERROR_UNSUPPORTED,
                       "batch is %" PRId64 ", heads_q %" PRId64 ", seqlen_q %" PRId64 ": more than 2^31 tiles", w->batch, w->heads_q,
@@ -243,7 +244,7 @@ static glint_status fill(const glint_choice *c, const glint_variant *v, const gl
   plan->tile_q = v->tile_q;
   plan->tile_k = v->tile_k;
   plan->stages = v->stages;
-  plan->num_splits = 1;
+  plan->num_splits = splits;
   plan->threads = v->threads;
   plan->registers = v->registers;
   plan->shared_bytes = v->shared_bytes;
@@ -256,7 +257,7 @@ static glint_status fill(const glint_choice *c, const glint_variant *v, const gl
   if (peak > 0) plan->roofline_seconds = plan->flops / peak;
   if (m->bytes_per_second > 0 && plan->bytes / m->bytes_per_second > plan->roofline_seconds)
     plan->roofline_seconds = plan->bytes / m->bytes_per_second;
-  plan->workspace_bytes = family->workspace ? family->workspace(v, w) : 0;
+  plan->workspace_bytes = family->workspace ? family->workspace(v, w, splits) : 0;
   return GLINT_OK;
 }
 
@@ -266,6 +267,7 @@ glint_status glint_cuda_plan(const glint_choice *c, const glint_work *w, int *va
   uint32_t need = glint_cuda_features(w);
   for (const glint_variant *v = c->variants; v->name; v++) {
     if (!is_allowed(c, v) || !runs_on(v, c->machine) || v->dtype != (int32_t)w->q.dtype || need & ~v->features || !has_dims(v, w)) continue;
+    if (!glint_variant_can(v, w) || (strcmp(c->kernel, v->name) != 0 && !glint_variant_suits(v, w))) continue;
     *variant = (int)(v - c->variants);
     describe_choice(c, v, w, need, plan);
     return fill(c, v, w, plan, error);

@@ -17,6 +17,7 @@ typedef struct glint_variant {
   int64_t shared_bytes;                 /* dynamic */
   const unsigned char *code, *code_end; /* fatbin; NULL when the library was built without nvcc */
   int32_t registers;                    /* per thread; without nvcc the table's budget */
+  int32_t min_keys;                     /* seqlen_k from which on it is chosen */
 } glint_variant;
 
 extern const glint_variant glint_variants[]; /* ends with a row whose name is NULL */

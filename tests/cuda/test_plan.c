@@ -14,8 +14,9 @@
 #define PLAIN (FEATURE_MASK | FEATURE_VARLEN)
 #define FULL  (PLAIN | FEATURE_SOFTCAP | FEATURE_ALIBI | FEATURE_SINKS)
 
-#define ROW(name, arch, dtype, d, dv, features, tile_q, threads, persistent, shared, registers)                                            \
-  { name, "any.c", arch, dtype, d, dv, features, tile_q, 64, 2, threads, 1, persistent, shared, NULL, NULL, registers }
+#define ROW_OF(source, name, arch, dtype, d, dv, features, tile_q, threads, persistent, shared, registers)                                 \
+  { name, source, arch, dtype, d, dv, features, tile_q, 64, 2, threads, 1, persistent, shared, NULL, NULL, registers, 0 }
+#define ROW(...) ROW_OF("any.c", __VA_ARGS__)
 static const glint_variant table[] = {
     ROW("hopper_d128", 90, GLINT_BFLOAT16, 128, 128, FEATURE_MASK, 128, 384, 1, 200 * 1024, 168),
     ROW("ampere_d64", 80, GLINT_BFLOAT16, 64, 64, PLAIN, 128, 128, 0, 48 * 1024, 168),
@@ -289,7 +290,7 @@ static void test_parameters(void **state) {
   p.q.stride[2] = 64;
   p.q.stride[3] = 1;
   glint_work w = work_of(&p);
-  glint_forward_fill(&table[4], &w, 1 << 20, &f);
+  glint_forward_fill(&table[4], &w, 1 << 20, 100, 1, &f);
   assert_int_equal(f.q_stride.batch, 100 * 8 * 64 * 3);
   assert_int_equal(f.k_stride.row, 4 * 64);
   assert_int_equal(f.v_stride.head, 48);
@@ -298,10 +299,135 @@ static void test_parameters(void **state) {
   assert_int_equal(f.window_left, GLINT_UNBOUNDED);
   assert_int_equal(f.num_tiles, 16);
   assert_int_equal(f.q_tiles, 1);
-  assert_int_equal(f.heads_in_l2, (1 << 19) / (300 * (64 + 48) * 2) * 2); /* two query heads share keys */
+  assert_int_equal(f.heads_together, (1 << 19) / (300 * (64 + 48) * 2) * 2); /* two query heads share keys */
   assert_true(f.softcap_in == 0.25f / 20 && f.softcap_log2 > 28.85f && f.softcap_log2 < 28.86f);
   assert_true(f.scale_log2 > 0.3606f && f.scale_log2 < 0.3607f);
   assert_null(f.lse);
+}
+
+/* A line for few rows, whose keys may be split, before one for many. */
+static const glint_variant few_rows[] = {
+    ROW_OF("forward_fa3.c", "grouped_d128", 90, GLINT_BFLOAT16, 128, 128, FULL | FEATURE_SPLIT | FEATURE_PAGED | FEATURE_GROUPED, 64, 256,
+           1, 96 * 1024, 128),
+    ROW_OF("forward_fa3.c", "tall_d128", 90, GLINT_BFLOAT16, 128, 128, FULL, 128, 384, 1, 200 * 1024, 168),
+    {0}};
+
+static result plan_few(const glint_problem *p) {
+  result r = {.variant = -1, .error = {""}};
+  const glint_machine m = hopper();
+  const glint_work w = work_of(p);
+  const glint_choice choice = {&m, few_rows, 0, ""};
+  r.status = glint_cuda_plan(&choice, &w, &r.variant, &r.plan, &r.error);
+  if (r.status != GLINT_OK) fail_msg("%s", r.error.text);
+  return r;
+}
+
+/* By seqlen: two heads a group, so 64 positions make 128 rows. */
+static void test_grouped_for_few_rows(void **state) {
+  (void)state;
+  glint_problem p = dense(GLINT_BFLOAT16, 64, 4096, 128, 128);
+  assert_string_equal(plan_few(&p).plan.kernel, "grouped_d128");
+  p = dense(GLINT_BFLOAT16, 65, 4096, 128, 128);
+  assert_string_equal(plan_few(&p).plan.kernel, "tall_d128");
+  p = dense(GLINT_BFLOAT16, 1, 4096, 128, 128);
+  p.q.shape[2] = p.o.shape[2] = 4 * 65; /* a group that fits no tile */
+  assert_string_equal(plan_few(&p).plan.kernel, "tall_d128");
+  p = dense(GLINT_BFLOAT16, 4, 4, 128, 128);
+  p.q.shape[0] = p.k.shape[0] = p.v.shape[0] = p.o.shape[0] = 1;
+  p.cu_seqlens_q = p.cu_seqlens_k = tensor(GLINT_INT32, 3, 0, 0, 0);
+  p.max_seqlen_q = p.max_seqlen_k = 4;
+  assert_string_equal(plan_few(&p).plan.kernel, "tall_d128");
+}
+
+/* By the number of keys, unless the name is asked for */
+static void test_variant_for_many_keys(void **state) {
+  (void)state;
+  static const glint_variant lines[] = {
+      {"long_d128", "any.c", 90, GLINT_BFLOAT16, 128, 128, 0, 128, 176, 2, 384, 1, 1, 200 * 1024, NULL, NULL, 168, 4096},
+      ROW("any_d128", 90, GLINT_BFLOAT16, 128, 128, 0, 128, 384, 1, 200 * 1024, 168),
+      {0}};
+  const glint_machine m = hopper();
+  const struct {
+    int64_t keys;
+    const char *asked, *chosen;
+  } cases[] = {{4096, "", "long_d128"}, {4095, "", "any_d128"}, {100, "long_d128", "long_d128"}, {4096, "any_d128", "any_d128"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    result r = {.variant = -1, .error = {""}};
+    const glint_problem p = dense(GLINT_BFLOAT16, 512, cases[i].keys, 128, 128);
+    const glint_work w = work_of(&p);
+    const glint_choice choice = {&m, lines, 0, cases[i].asked};
+    assert_int_equal(glint_cuda_plan(&choice, &w, &r.variant, &r.plan, &r.error), GLINT_OK);
+    assert_string_equal(r.plan.kernel, cases[i].chosen);
+  }
+}
+
+static void test_pages_of_grouped(void **state) {
+  (void)state;
+  const struct {
+    int64_t page_size;
+    int fits;
+  } sizes[] = {{8, 1}, {16, 1}, {64, 1}, {256, 1}, {4, 0}, {24, 0}, {96, 0}};
+  glint_problem p = dense(GLINT_BFLOAT16, 1, 64, 128, 128);
+  p.page_table = tensor(GLINT_INT32, 2, 9, 0, 0);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    p.k.shape[1] = p.v.shape[1] = sizes[i].page_size;
+    const glint_work w = work_of(&p);
+    assert_int_equal(glint_variant_can(&few_rows[0], &w), sizes[i].fits);
+  }
+}
+
+static void test_splits(void **state) {
+  (void)state;
+  glint_problem p = dense(GLINT_BFLOAT16, 1, 65536, 128, 128);
+  result r = plan_few(&p);
+  /* 8 groups of heads, 200 blocks at once: all have work, none much more than another */
+  assert_in_range(r.plan.num_splits, 13, 25);
+  assert_int_equal(r.plan.grid, 8 * r.plan.num_splits);
+  assert_int_equal(r.plan.workspace_bytes, (int64_t)r.plan.num_splits * 2 * 8 * (128 + 1) * 4);
+  p.num_splits = 5;
+  assert_int_equal(plan_few(&p).plan.num_splits, 5);
+  p.num_splits = 1;
+  assert_int_equal(plan_few(&p).plan.num_splits, 1);
+  assert_int_equal(plan_few(&p).plan.workspace_bytes, 0);
+  p = dense(GLINT_BFLOAT16, 1, 64, 128, 128); /* one block of keys */
+  assert_int_equal(plan_few(&p).plan.num_splits, 1);
+  p = dense(GLINT_BFLOAT16, 1, 65536, 128, 128);
+  p.q.shape[0] = p.k.shape[0] = p.v.shape[0] = p.o.shape[0] = 400; /* work enough without */
+  assert_int_equal(plan_few(&p).plan.num_splits, 1);
+}
+
+/* The number of parts must not depend on the batch. */
+static void test_batch_invariant(void **state) {
+  (void)state;
+  glint_problem p = dense(GLINT_BFLOAT16, 1, 65536, 128, 128);
+  p.flags = GLINT_BATCH_INVARIANT;
+  const int32_t splits = plan_few(&p).plan.num_splits;
+  p.q.shape[0] = p.k.shape[0] = p.v.shape[0] = p.o.shape[0] = 7;
+  assert_int_equal(plan_few(&p).plan.num_splits, splits);
+}
+
+static void test_tile_order(void **state) {
+  (void)state;
+  glint_forward_params f;
+  glint_problem p = dense(GLINT_BFLOAT16, 1024, 1024, 128, 128);
+  glint_work w = work_of(&p);
+  glint_forward_fill(&few_rows[1], &w, 50 << 20, 20, 1, &f);
+  assert_int_equal(f.q_tiles, 8);
+  assert_int_equal(f.heads_together, 4); /* 20 blocks want three heads; two share keys */
+  assert_int_equal(f.tail_tiles, 0);
+  p.causal = 1;
+  w = work_of(&p);
+  glint_forward_fill(&few_rows[1], &w, 50 << 20, 20, 1, &f);
+  assert_int_equal(f.tail_tiles, 3);
+  p.windowed = 1;
+  p.window_left = 10;
+  p.window_right = -1;
+  w = work_of(&p);
+  glint_forward_fill(&few_rows[1], &w, 50 << 20, 20, 1, &f);
+  assert_int_equal(f.tail_tiles, 0); /* row blocks have as many keys each */
+  glint_forward_fill(&few_rows[0], &w, 50 << 20, 20, 3, &f);
+  assert_int_equal(f.q_tiles, 32); /* 32 positions of two heads */
+  assert_int_equal(f.num_tiles, 32 * 4 * 2 * 3);
 }
 
 int main(void) {
@@ -314,6 +440,12 @@ int main(void) {
                                      cmocka_unit_test(test_window_bounds),
                                      cmocka_unit_test(test_visible_pairs_against_counting),
                                      cmocka_unit_test(test_numbers_of_the_plan),
-                                     cmocka_unit_test(test_parameters)};
+                                     cmocka_unit_test(test_parameters),
+                                     cmocka_unit_test(test_grouped_for_few_rows),
+                                     cmocka_unit_test(test_variant_for_many_keys),
+                                     cmocka_unit_test(test_pages_of_grouped),
+                                     cmocka_unit_test(test_splits),
+                                     cmocka_unit_test(test_batch_invariant),
+                                     cmocka_unit_test(test_tile_order)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
