@@ -28,10 +28,14 @@ KERNEL_OCCUPANCY(GLINT_KERNEL, THREADS, MIN_BLOCKS, glint_forward_params) {
   if (tid() == 0) barriers_init(smem);
   cta_sync();
   if (warpgroup == CONSUMERS) {
+#if PRODUCER_REGISTERS
     setmaxnreg_dec(PRODUCER_REGISTERS);
+#endif
     produce(&p, smem, tid() % 128 / 32);
   } else {
+#if CONSUMER_REGISTERS
     setmaxnreg_inc(CONSUMER_REGISTERS);
+#endif
     consume(&p, smem, warpgroup);
   }
 }

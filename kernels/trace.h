@@ -15,10 +15,9 @@ enum {
   TRACE_QK_ISSUED,
   TRACE_V_READY,
   TRACE_PV_ISSUED,
-  TRACE_QK_DONE, /* scores are in registers: the softmax begins */
-  TRACE_SOFTMAX, /* exponentials are computed (where the compiler left them before the wait) */
+  TRACE_QK_DONE, /* scores are in registers */
   TRACE_PV_DONE,
-  TRACE_PACKED, /* P is packed for the next product, O rescaled */
+  TRACE_PACKED, /* exponentials are computed and packed for the next product, O rescaled */
   TRACE_STORED, /* O is on its way */
   TRACE_LOAD_K, /* producer: K's load is issued */
   TRACE_LOAD_V,

@@ -5,8 +5,8 @@
 // What a consumer carries along
 typedef struct fa3_consumer {
   u32 smem, index;
-  u32 n, n_kv; // tiles, and blocks of keys, consumed so far
-  float scale; // of the scores that the softmax gets, to log2 units
+  u32 n, n_kv;    // tiles, and blocks of keys, consumed so far
+  float scale;    // of the scores that the softmax gets, to log2 units
   float slope[2]; // ALiBi's of the thread's rows, in log2 units
   fa3_trace trace;
 } fa3_consumer;
@@ -180,7 +180,8 @@ FN void finish_tile(const glint_forward_params *p, fa3_consumer *c, float *o, fa
 FN void take_slopes(const glint_forward_params *p, fa3_consumer *c, const fa3_tile *t, const fa3_limits *l) {
   UNROLL
   for (int i = 0; i < 2; i++)
-    if (BIASED) c->slope[i] = p->alibi_slopes ? gmem_load_f32_nc(p->alibi_slopes + t->batch * p->alibi_batch_stride + l->head[i]) * LOG2E : 0.f;
+    if (BIASED)
+      c->slope[i] = p->alibi_slopes ? gmem_load_f32_nc(p->alibi_slopes + t->batch * p->alibi_batch_stride + l->head[i]) * LOG2E : 0.f;
 }
 
 // A tile of which block b is the last with work for this warpgroup. A block's P V goes together with the next block's Q K^T.

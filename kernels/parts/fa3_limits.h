@@ -9,7 +9,8 @@ typedef struct fa3_limits {
 } fa3_limits;
 
 FN fa3_limits row_limits(const glint_forward_params *p, const fa3_tile *t, u32 consumer) {
-  i32 offset = t->seqlen_k - t->seqlen_q, first = t->m * tile_positions(p) + (i32)consumer * 64, last = first + (GROUPED ? tile_positions(p) : 64) - 1;
+  i32 offset = t->seqlen_k - t->seqlen_q, first = t->m * tile_positions(p) + (i32)consumer * 64,
+      last = first + (GROUPED ? tile_positions(p) : 64) - 1;
   i32 in_tile = (i32)(tid() % 128 / 32 * 16 + tid() % 32 / 4);
   fa3_limits l = {0, t->seqlen_k, 0, t->seqlen_k, {0, 0}, {0, 0}, {0, 0}};
   UNROLL

@@ -127,10 +127,8 @@ FN void produce_q(const glint_forward_params *p, u32 smem) {
     for (u32 c = 0; c < CONSUMERS; c++) {
       mbarrier_wait(q_empty(smem, c), t.q_parity ^ 1);
       i32 positions = tile_positions(p), head = GROUPED ? t.head * p->group : t.head;
-      mbarrier_arrive_expect_tx(q_full(smem, c),
-                                GROUPED ? (u32)(positions * p->group) * ROW_BYTES * BOXES_QK : WARPGROUP_Q_BYTES);
-      load_rows(q_tile(smem, c), &p->map_q, q_full(smem, c), BOXES_QK, 64, head, t.row_q + t.m * positions + (i32)c * 64,
-                batch_q(p, &t));
+      mbarrier_arrive_expect_tx(q_full(smem, c), GROUPED ? (u32)(positions * p->group) * ROW_BYTES * BOXES_QK : WARPGROUP_Q_BYTES);
+      load_rows(q_tile(smem, c), &p->map_q, q_full(smem, c), BOXES_QK, 64, head, t.row_q + t.m * positions + (i32)c * 64, batch_q(p, &t));
     }
   }
 }

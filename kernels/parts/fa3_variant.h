@@ -33,9 +33,9 @@
 #if CONSUMERS == 2 && MIN_BLOCKS == 1 // 3 x 168
 #define PRODUCER_REGISTERS 40
 #define CONSUMER_REGISTERS 232
-#elif CONSUMERS == 1 && MIN_BLOCKS == 1 // 2 x 248
-#define PRODUCER_REGISTERS 56
-#define CONSUMER_REGISTERS 240
+#elif CONSUMERS == 1 && MIN_BLOCKS == 1 // 2 x 248: enough as it is
+#define PRODUCER_REGISTERS 0
+#define CONSUMER_REGISTERS 0
 #elif CONSUMERS == 1 && MIN_BLOCKS == 2 // 2 x 128
 #define PRODUCER_REGISTERS 40
 #define CONSUMER_REGISTERS 216
@@ -52,13 +52,13 @@
 #error "TILE_Q and MIN_BLOCKS: 64 or 128 and 1 or 2, 192 or 256 and 1"
 #endif
 
-#define MASKED ((FEATURES & FEATURE_MASK) != 0)
-#define PACKED ((FEATURES & FEATURE_VARLEN) != 0)
-#define BIASED ((FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0)
-#define SINKS  ((FEATURES & FEATURE_SINKS) != 0)
+#define MASKED  ((FEATURES & FEATURE_MASK) != 0)
+#define PACKED  ((FEATURES & FEATURE_VARLEN) != 0)
+#define BIASED  ((FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0)
+#define SINKS   ((FEATURES & FEATURE_SINKS) != 0)
 #define GROUPED ((FEATURES & FEATURE_GROUPED) != 0)
-#define SPLIT  ((FEATURES & FEATURE_SPLIT) != 0)
-#define PAGED  ((FEATURES & FEATURE_PAGED) != 0)
+#define SPLIT   ((FEATURES & FEATURE_SPLIT) != 0)
+#define PAGED   ((FEATURES & FEATURE_PAGED) != 0)
 
 // Rows of o that a box of TMA would write may belong to the next packed sequence: then warps copy them. A grouped variant takes no packed q.
 #define COPY_O (PACKED && !GROUPED)

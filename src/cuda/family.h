@@ -9,8 +9,8 @@
 #include "params.h"
 
 typedef struct glint_family {
-  const char *source;                                                        /* file in kernels/ */
-  int64_t (*tiles)(const glint_variant *variant, const glint_work *work);    /* blocks of work: num_tiles */
+  const char *source;                                                                        /* file in kernels/ */
+  int64_t (*tiles)(const glint_variant *variant, const glint_work *work);                    /* blocks of work: num_tiles */
   size_t (*workspace)(const glint_variant *variant, const glint_work *work, int32_t splits); /* bytes; NULL: none */
   /* Completes what glint_forward_fill has written: tensor maps, pointers into the workspace. NULL: nothing to add. */
   glint_status (*prepare)(const glint_driver *driver, const glint_variant *variant, const glint_work *work, void *workspace,

@@ -33,8 +33,8 @@ static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUker
 }
 
 /* Partial results of split keys to o and lse */
-static glint_status combine(glint_cuda *cuda, const glint_work *w, const glint_plan_info *plan, void *workspace, glint_forward_params *params,
-                            glint_error *error) {
+static glint_status combine(glint_cuda *cuda, const glint_work *w, const glint_plan_info *plan, void *workspace,
+                            glint_forward_params *params, glint_error *error) {
   const int64_t rows = w->batch * w->heads_q * w->seqlen_q;
   for (int i = 0; glint_variants[i].name; i++) {
     const glint_variant *v = &glint_variants[i];

@@ -71,7 +71,8 @@ static int64_t row_tiles(const glint_variant *v, const glint_work *w) {
 /* How persistent blocks go through the tiles (kernels/parts/fa3_tile.h). Three eighths of the row blocks for the end: a simulation of 132
  * blocks over the papers' grid comes within 2 percent of perfect balance with it, and loses up to 13 without. */
 static void fill_order(const glint_work *w, int64_t l2_bytes, int64_t grid, glint_forward_params *p) {
-  const int64_t head_bytes = w->seqlen_k * (w->head_dim + w->head_dim_v) * (int64_t)glint_dtype_size(w->k.dtype), all = w->heads_q * w->batch;
+  const int64_t head_bytes = w->seqlen_k * (w->head_dim + w->head_dim_v) * (int64_t)glint_dtype_size(w->k.dtype),
+                all = w->heads_q * w->batch;
   const int64_t groups_in_l2 = head_bytes ? l2_bytes / 2 / head_bytes : 1, tiles = (int64_t)p->q_tiles * p->group;
   int64_t groups = tiles ? (grid + tiles - 1) / tiles : 1; /* query heads that share keys stay together */
   if (groups > groups_in_l2) groups = groups_in_l2;
@@ -80,7 +81,8 @@ static void fill_order(const glint_work *w, int64_t l2_bytes, int64_t grid, glin
   p->tail_tiles = p->window_right != GLINT_UNBOUNDED && p->window_left == GLINT_UNBOUNDED ? p->q_tiles * 3 / 8 : 0;
 }
 
-void glint_forward_fill(const glint_variant *v, const glint_work *w, int64_t l2_bytes, int64_t grid, int32_t splits, glint_forward_params *p) {
+void glint_forward_fill(const glint_variant *v, const glint_work *w, int64_t l2_bytes, int64_t grid, int32_t splits,
+                        glint_forward_params *p) {
   int packed_q = w->cu_seqlens_q.data != NULL, packed_k = w->cu_seqlens_k.data != NULL;
   memset(p, 0, sizeof *p);
   p->q = w->q.data;
