@@ -24,6 +24,7 @@ done
 metrics=$(IFS=,; echo "${units[*]},${stalls[*]}")
 
 # ncu's CSV, a metric a line, to one row
+# shellcheck disable=SC2016 # awk's own variables
 fold='
   NR == FNR { order[NR] = $0; count = NR; next }
   /^"/ {
