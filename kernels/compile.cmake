@@ -1,8 +1,8 @@
-# One variant through nvcc: cmake -DNVCC= -DGENCODE= -DSOURCE= -DOUTPUT= -DINCLUDE= -DREGISTERS= -P compile.cmake
+# One variant through nvcc: cmake -DNVCC= -DGENCODE= -DSOURCE= -DOUTPUT= -DINCLUDE= -DREGISTERS= [-DFLAGS=] -P compile.cmake
 # Fails, with the compiler's words, where a kernel spills or keeps an array in local memory, uses more registers than its line of the table allows, or loses what it relies on
 # (setmaxnreg ignored, wgmma serialized). Writes the fatbin, its dependencies, and the most registers that any of its machines uses.
 execute_process(
-  COMMAND ${NVCC} -fatbin -x cu -std=c++17 -O3 -lineinfo ${GENCODE} --compress-mode=size -I${INCLUDE} -Xptxas=-v -MD -MF ${OUTPUT}.d -MT ${OUTPUT} -o ${OUTPUT}.new ${SOURCE}
+  COMMAND ${NVCC} -fatbin -x cu -std=c++17 -O3 ${FLAGS} ${GENCODE} --compress-mode=size -I${INCLUDE} -Xptxas=-v -MD -MF ${OUTPUT}.d -MT ${OUTPUT} -o ${OUTPUT}.new ${SOURCE}
   RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "nvcc ${SOURCE}:\n${output}")
