@@ -67,7 +67,7 @@ typedef struct glint_backward_params {
   glint_stride q_stride, k_stride, v_stride;
   int32_t o_float, do_float; /* o, d_o are float32 */
   int32_t dq_float, dk_float, dv_float;
-  int32_t adds_four;      /* 1: this is Hopper, whose code adds four accumulators at once */
+  int32_t adds_four;      /* 1: the main kernel is code for Hopper, which adds four accumulators at once */
   int32_t padded_dim;     /* HEAD_DIM of the main kernel */
   int32_t lse_is_natural; /* lse2 holds lse itself */
   const float *sinks;     /* [heads_q] */

@@ -105,12 +105,13 @@ typedef struct glint_forward_params {
    * limited to 65535). Persistent ones get as many blocks as run at once, but at most num_tiles: a block's first tile is its index, later
    * ones are grid_size + n with n = atomic_add(tile_counter, 1), until that is num_tiles or more. The counter is 0 at the start and must be
    * 0 again at the end: exactly num_tiles additions are made, so whoever gets n == num_tiles - 1 sets it back (atomic_exch). */
-  int32_t q_tiles;     /* tiles of one head of one sequence: ceil(seqlen_q / TILE_Q); FEATURE_GROUPED: of a group, TILE_Q / group rows each */
-  int32_t num_tiles;   /* q_tiles * heads_q * batch; FEATURE_GROUPED: q_tiles * heads_kv * batch * num_splits */
-  int32_t heads_together; /* tiles of so many query heads are handed out together: enough for all blocks, unless their K and V overflow half of
+  int32_t q_tiles;   /* tiles of one head of one sequence: ceil(seqlen_q / TILE_Q); FEATURE_GROUPED: of a group, TILE_Q / group rows each */
+  int32_t num_tiles; /* q_tiles * heads_q * batch; FEATURE_GROUPED: q_tiles * heads_kv * batch * num_splits */
+  int32_t
+      heads_together; /* tiles of so many query heads are handed out together: enough for all blocks, unless their K and V overflow half of
                            * L2; at least 1 */
-  int32_t tail_tiles;     /* with a causal mask: so many of a head's q_tiles, those with fewest keys, are handed out after all others */
-  int32_t num_splits;  /* FEATURE_SPLIT: parts that the keys of a tile are cut into; 1 elsewhere */
+  int32_t tail_tiles; /* with a causal mask: so many of a head's q_tiles, those with fewest keys, are handed out after all others */
+  int32_t num_splits; /* FEATURE_SPLIT: parts that the keys of a tile are cut into; 1 elsewhere */
   int32_t *tile_counter;
   float *o_partial;   /* FEATURE_SPLIT: [split, batch, heads_q, row, head_dim_v] */
   float *lse_partial; /* FEATURE_SPLIT: [split, batch, heads_q, row], in log2 units */

@@ -11,29 +11,28 @@
 
 #define PIECE_FLOATS (16 * 64)
 
-// Of the code's machine; the simulator runs the same code as either.
-#ifdef __CUDACC__
-#define ADDS_FOUR(p) (__CUDA_ARCH__ >= 900)
-#else
-#define ADDS_FOUR(p) ((p)->adds_four)
-#endif
-
+// adds_four follows the machine that the adding kernel is code for: code for compute_80 adds one at a time on Hopper too.
 FN void add_fragment(const glint_backward_params *p, float *fragment, u32 lane, const float x[4]) {
   (void)p;
+#ifdef __CUDACC__
+  const int four = __CUDA_ARCH__ >= 900;
+#else
+  const int four = p->adds_four;
+#endif
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  if (ADDS_FOUR(p)) {
+  if (four) {
     red_add_v4_f32(fragment + lane * 4, x[0], x[1], x[2], x[3]);
     return;
   }
 #endif
+  (void)four;
   UNROLL
   for (u32 i = 0; i < 4; i++) red_add_f32(fragment + i * 32 + lane, x[i]);
 }
 
 FN void load_fragment(const glint_backward_params *p, float x[4], const float *fragment, u32 lane) {
-  (void)p;
   u32 bits[4];
-  if (ADDS_FOUR(p)) {
+  if (p->adds_four) {
     gmem_load_16_stream(bits, fragment + lane * 4);
     UNROLL
     for (u32 i = 0; i < 4; i++) x[i] = f32_from_bits(bits[i]);

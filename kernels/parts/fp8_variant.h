@@ -62,8 +62,8 @@
 
 #define MASKED       ((FEATURES & FEATURE_MASK) != 0)
 #define PACKED       ((FEATURES & FEATURE_VARLEN) != 0)
-#define GROUPED 0 // tiles are those of fa3_tile.h
-#define SPLIT 0
+#define GROUPED      0 // tiles are those of fa3_tile.h
+#define SPLIT        0
 #define BIASED       ((FEATURES & (FEATURE_SOFTCAP | FEATURE_ALIBI)) != 0)
 #define SINKS        ((FEATURES & FEATURE_SINKS) != 0)
 #define BLOCK_SCALES ((FEATURES & FEATURE_BLOCK_SCALES) != 0)

@@ -64,7 +64,7 @@ static void fill_tensors(const glint_work *w, glint_backward_params *p) {
   p->dv_float = w->dv.dtype == GLINT_FLOAT32;
 }
 
-static void fill_params(const glint_variant *v, const glint_work *w, const backward_cut *c, int32_t compute, unsigned char *workspace,
+static void fill_params(const glint_variant *v, const glint_work *w, const backward_cut *c, unsigned char *workspace,
                         glint_backward_params *p) {
   int packed_q = w->cu_seqlens_q.data != NULL, packed_k = w->cu_seqlens_k.data != NULL;
   memset(p, 0, sizeof *p);
@@ -99,7 +99,7 @@ static void fill_params(const glint_variant *v, const glint_work *w, const backw
   p->seqused_k = w->seqused_k.data;
   fill_scores(w, p);
   fill_tensors(w, p);
-  p->adds_four = compute == 90;
+  p->adds_four = v->arch == 90;
   p->padded_dim = v->head_dim;
   p->lse_is_natural = (v->features & FEATURE_BIAS) != 0;
   p->q_blocks = c->q_blocks;
@@ -203,7 +203,7 @@ glint_status glint_backward_run(glint_cuda *cuda, const glint_scope *scope, cons
   backward_cut c = glint_backward_cut(&cuda->machine[scope->device], main, w);
   if (!workspace) status = glint_cuda_workspace(cuda, scope, w->stream, plan->workspace_bytes, &workspace, error);
   if (status != GLINT_OK) return status;
-  fill_params(main, w, &c, cuda->machine[scope->device].compute, workspace, &params);
+  fill_params(main, w, &c, workspace, &params);
   if (glint_backward_kind(main) == BACKWARD_SLOTS) status = fill_maps(&cuda->driver, main, w, &params, error);
   int64_t rows = w->batch * w->heads_q * c.rows_padded;
   int64_t rows_a_block = prepare->threads / (prepare->head_dim < 256 ? prepare->head_dim / 8 : 32) * ROWS_A_THREAD;
