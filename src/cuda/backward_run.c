@@ -15,10 +15,6 @@
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-static glint_stride stride_of(const glint_view *v, int packed) {
-  return (glint_stride){packed ? 0 : v->stride[0], v->stride[1], v->stride[2]};
-}
-
 /* What the scores are made of, and their gradients' own outputs. */
 static void fill_scores(const glint_work *w, glint_backward_params *p) {
   p->scale = w->scale;
@@ -54,9 +50,9 @@ static void fill_tensors(const glint_work *w, glint_backward_params *p) {
   p->q = w->q.data;
   p->k = w->k.data;
   p->v = w->v.data;
-  p->q_stride = stride_of(&w->q, packed_q);
-  p->k_stride = stride_of(&w->k, packed_k);
-  p->v_stride = stride_of(&w->v, packed_k);
+  p->q_stride = glint_cuda_stride(&w->q, packed_q);
+  p->k_stride = glint_cuda_stride(&w->k, packed_k);
+  p->v_stride = glint_cuda_stride(&w->v, packed_k);
   p->o_float = w->o.dtype == GLINT_FLOAT32;
   p->do_float = w->d_o.dtype == GLINT_FLOAT32;
   p->dq_float = w->dq.dtype == GLINT_FLOAT32;
@@ -76,11 +72,11 @@ static void fill_params(const glint_variant *v, const glint_work *w, const backw
   /* without keys there is nothing to write, and no map to write it by */
   p->dk = w->total_k ? w->dk.data : NULL;
   p->dv = w->total_k ? w->dv.data : NULL;
-  p->o_stride = stride_of(&w->o, packed_q);
-  p->do_stride = stride_of(&w->d_o, packed_q);
-  p->dq_stride = stride_of(&w->dq, packed_q);
-  p->dk_stride = stride_of(&w->dk, packed_k);
-  p->dv_stride = stride_of(&w->dv, packed_k);
+  p->o_stride = glint_cuda_stride(&w->o, packed_q);
+  p->do_stride = glint_cuda_stride(&w->d_o, packed_q);
+  p->dq_stride = glint_cuda_stride(&w->dq, packed_q);
+  p->dk_stride = glint_cuda_stride(&w->dk, packed_k);
+  p->dv_stride = glint_cuda_stride(&w->dv, packed_k);
   p->lse_batch_stride = packed_q ? 0 : w->lse.stride[0];
   p->lse_head_stride = w->lse.stride[1];
   p->d_lse_batch_stride = packed_q ? 0 : w->d_lse.stride[0];
@@ -153,34 +149,15 @@ static glint_status fill_maps(const glint_driver *driver, const glint_variant *v
   return status;
 }
 
-static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, CUstream stream, int64_t grid,
-                           glint_backward_params *params, glint_error *error) {
-  void *parameters[] = {params};
-  CUlaunchConfig config = {.grid_x = (uint32_t)grid,
-                           .grid_y = 1,
-                           .grid_z = 1,
-                           .block_x = (uint32_t)v->threads,
-                           .block_y = 1,
-                           .block_z = 1,
-                           .shared_bytes = (uint32_t)v->shared_bytes,
-                           .stream = stream};
-  return GLINT_DRIVER_CALL(&cuda->driver, error, cuLaunchKernelEx, (&config, (CUfunction)(void *)kernel, parameters, NULL));
-}
-
-static const glint_variant *by_name(const char *name) {
-  for (const glint_variant *v = glint_variants; v->name; v++)
-    if (strcmp(v->name, name) == 0) return v;
-  return NULL;
-}
-
 /* One kernel of several that share their parameters. The simulator wants the tensors' bounds before each. */
 static glint_status launch_one(glint_cuda *cuda, const glint_work *w, const glint_plan_info *plan, const glint_variant *v, int64_t grid,
                                glint_backward_params *params, const void *workspace, glint_error *error) {
-  CUkernel kernel;
+  CUkernel kernel = NULL;
   if (grid == 0) return GLINT_OK;
   glint_status status = glint_cuda_kernel(cuda, (int)(v - glint_variants), &kernel, error);
+  glint_start start = {kernel, w->stream, grid, v->threads, v->shared_bytes, 0};
   if (cuda->only_device) glint_simulator_ranges(cuda->driver.simulator, w, workspace, plan->workspace_bytes);
-  return status == GLINT_OK ? launch(cuda, v, kernel, w->stream, grid, params, error) : status;
+  return status == GLINT_OK ? glint_cuda_start(&cuda->driver, &start, params, error) : status;
 }
 
 /* dq from its accumulators (where the main kernel leaves that), and the sinks' gradient. */
@@ -196,7 +173,9 @@ static glint_status finish(glint_cuda *cuda, const glint_work *w, const glint_pl
 
 glint_status glint_backward_run(glint_cuda *cuda, const glint_scope *scope, const glint_work *w, const glint_plan_info *plan,
                                 void *workspace, glint_error *error) {
-  const glint_variant *main = by_name(plan->kernel), *prepare = main ? glint_backward_prepare(glint_variants, main, w) : NULL;
+  int index = glint_variant_index(plan->kernel);
+  const glint_variant *main = index < 0 ? NULL : &glint_variants[index],
+                      *prepare = main ? glint_backward_prepare(glint_variants, main, w) : NULL;
   glint_backward_params params;
   glint_status status = GLINT_OK;
   if (!prepare) return glint_fail(error, GLINT_ERROR_INTERNAL, "plan names the kernel %s, which does not exist", plan->kernel);

@@ -45,6 +45,9 @@ int64_t glint_query_tiles(const glint_variant *variant, const glint_work *work);
 void glint_forward_fill(const glint_variant *variant, const glint_work *work, int64_t l2_bytes, int64_t grid, int32_t splits,
                         glint_forward_params *params);
 
+/* Batch, row and head strides; those of packed tensors (packed 1) have no batch. */
+glint_stride glint_cuda_stride(const glint_view *view, int packed);
+
 /* A map of q, k, v or o (axes column, head, row, batch) whose boxes are columns x 1 x rows x 1, with the 128-byte swizzle; elements beyond
  * the tensor read as zero and are not written. columns * element size must be 128 bytes or less. */
 glint_status glint_tensor_map(const glint_driver *driver, const glint_view *view, uint32_t columns, uint32_t rows, tensor_map *map,

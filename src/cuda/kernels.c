@@ -2,6 +2,14 @@
  * here depends on which context is current. */
 #include "cuda/state.h"
 
+#include <string.h>
+
+int glint_variant_index(const char *name) {
+  for (int i = 0; glint_variants[i].name; i++)
+    if (strcmp(glint_variants[i].name, name) == 0) return i;
+  return -1;
+}
+
 /* Loading allocates, which a capturing stream forbids unless the thread says that it knows what it does. */
 static void allow_during_capture(const glint_driver *driver, int *mode) { driver->cuThreadExchangeStreamCaptureMode(mode); }
 

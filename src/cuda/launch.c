@@ -7,29 +7,27 @@
 
 #include <string.h>
 
-static int variant_of(const char *name) {
-  for (int i = 0; glint_variants[i].name; i++)
-    if (strcmp(glint_variants[i].name, name) == 0) return i;
-  return -1;
-}
-
-/* behind: the kernel waits by itself (griddepcontrol) for the one before it in the stream, so that its launch costs no time. */
-static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, CUstream stream, int64_t grid, int behind,
-                           glint_forward_params *params, glint_error *error) {
+glint_status glint_cuda_start(const glint_driver *driver, const glint_start *start, void *params, glint_error *error) {
   void *parameters[] = {params};
   CUlaunchAttribute overlap = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, .value.programmatic = 1};
-  CUlaunchConfig config = {.grid_x = (uint32_t)grid,
+  CUlaunchConfig config = {.grid_x = (uint32_t)start->grid,
                            .grid_y = 1,
                            .grid_z = 1,
-                           .block_x = (uint32_t)v->threads,
+                           .block_x = (uint32_t)start->threads,
                            .block_y = 1,
                            .block_z = 1,
-                           .shared_bytes = (uint32_t)v->shared_bytes,
-                           .stream = stream,
-                           .attributes = behind ? &overlap : NULL,
-                           .attribute_count = behind ? 1 : 0};
+                           .shared_bytes = (uint32_t)start->shared_bytes,
+                           .stream = start->stream,
+                           .attributes = start->behind ? &overlap : NULL,
+                           .attribute_count = start->behind ? 1 : 0};
   /* a kernel of a library stands where a function is expected, and runs in the current context */
-  return GLINT_DRIVER_CALL(&cuda->driver, error, cuLaunchKernelEx, (&config, (CUfunction)(void *)kernel, parameters, NULL));
+  return GLINT_DRIVER_CALL(driver, error, cuLaunchKernelEx, (&config, (CUfunction)(void *)start->kernel, parameters, NULL));
+}
+
+static glint_status launch(const glint_cuda *cuda, const glint_variant *v, CUkernel kernel, CUstream stream, int64_t grid, int behind,
+                           glint_forward_params *params, glint_error *error) {
+  glint_start start = {kernel, stream, grid, v->threads, v->shared_bytes, behind};
+  return glint_cuda_start(&cuda->driver, &start, params, error);
 }
 
 /* Partial results of split keys to o and lse */
@@ -70,7 +68,7 @@ static glint_status run_inside(glint_cuda *cuda, const glint_scope *scope, int i
 
 glint_status glint_cuda_run(glint_cuda *cuda, const glint_work *w, const glint_plan_info *plan, void *workspace, glint_error *error) {
   glint_scope scope;
-  int index = variant_of(plan->kernel);
+  int index = glint_variant_index(plan->kernel);
   if (index < 0) return glint_fail(error, GLINT_ERROR_INTERNAL, "plan names the kernel %s, which does not exist", plan->kernel);
   if (plan->grid == 0 && w->pass == GLINT_PASS_FORWARD) return GLINT_OK; /* gradients of sinks and bias are sums, of nothing: 0 */
   glint_status status = glint_cuda_enter(cuda, w->q.data, &scope, error);

@@ -6,7 +6,7 @@
 
 #define LOG2E 1.4426950408889634
 
-static glint_stride stride_of(const glint_view *v, int packed) {
+glint_stride glint_cuda_stride(const glint_view *v, int packed) {
   return (glint_stride){packed ? 0 : v->stride[0], v->stride[1], v->stride[2]};
 }
 
@@ -90,10 +90,10 @@ void glint_forward_fill(const glint_variant *v, const glint_work *w, int64_t l2_
   p->v = w->v.data;
   p->o = w->o.data;
   p->lse = w->lse.data;
-  p->q_stride = stride_of(&w->q, packed_q);
-  p->k_stride = stride_of(&w->k, packed_k);
-  p->v_stride = stride_of(&w->v, packed_k);
-  p->o_stride = stride_of(&w->o, packed_q);
+  p->q_stride = glint_cuda_stride(&w->q, packed_q);
+  p->k_stride = glint_cuda_stride(&w->k, packed_k);
+  p->v_stride = glint_cuda_stride(&w->v, packed_k);
+  p->o_stride = glint_cuda_stride(&w->o, packed_q);
   p->lse_batch_stride = packed_q ? 0 : w->lse.stride[0];
   p->lse_head_stride = w->lse.stride[1];
   p->batch = (int32_t)w->batch;

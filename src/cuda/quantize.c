@@ -1,6 +1,8 @@
 /* Quantization on GPUs: up to six launches, of which most calls need one (blocks) or three (maxima, factors, convert). options.kernel and
  * options.arch choose attention kernels; they do not matter here. */
 #include "cuda/quantize.h"
+#include "cuda/family.h"
+#include "cuda/launch.h"
 #include "cuda/ranges.h"
 #include "quantize_params.h"
 
@@ -121,10 +123,6 @@ glint_status glint_cuda_quantize_workspace(void *state, const glint_quantize_wor
 
 /* ---- parameters ---- */
 
-static glint_stride stride_of(const glint_view *v, int packed) {
-  return (glint_stride){packed ? 0 : v->stride[0], v->stride[1], v->stride[2]};
-}
-
 static int is_aligned(const glint_view *v) {
   int64_t size = (int64_t)glint_dtype_size(v->dtype);
   int bad = (uintptr_t)v->data % 16 != 0 || v->shape[3] % QUANTIZE_COLUMNS != 0;
@@ -147,7 +145,7 @@ static void fill_operand(const quantize_call *call, int n, glint_quantize_operan
   const glint_view *cu = t->of_keys ? &w->lengths.cu_seqlens_k : &w->lengths.cu_seqlens_q;
   shape_operand(w, t, o);
   o->in = t->in.data, o->out = t->out.data;
-  o->in_stride = stride_of(&t->in, cu->data != NULL), o->out_stride = stride_of(&t->out, cu->data != NULL);
+  o->in_stride = glint_cuda_stride(&t->in, cu->data != NULL), o->out_stride = glint_cuda_stride(&t->out, cu->data != NULL);
   o->cu_seqlens = cu->data;
   o->seqused = (t->of_keys ? &w->lengths.seqused_k : &w->lengths.seqused_q)->data;
   o->descale = t->descale.data;
@@ -197,21 +195,13 @@ static glint_status launch(const quantize_call *call, const char *dtype, const c
   char name[96];
   CUkernel kernel;
   snprintf(name, sizeof name, "glint_quantize_%s%s%s", dtype, *dtype ? "_" : "", step);
-  int index = 0;
-  while (glint_variants[index].name && strcmp(glint_variants[index].name, name) != 0) index++;
-  if (!glint_variants[index].name) return glint_fail(call->error, GLINT_ERROR_INTERNAL, "there is no kernel %s", name);
+  int index = glint_variant_index(name);
+  if (index < 0) return glint_fail(call->error, GLINT_ERROR_INTERNAL, "there is no kernel %s", name);
   glint_status status = glint_cuda_kernel(call->cuda, index, &kernel, call->error);
   if (status != GLINT_OK) return status;
   if (call->cuda->only_device) tell_simulator(call);
-  CUlaunchConfig config = {.grid_x = (uint32_t)grid,
-                           .grid_y = 1,
-                           .grid_z = 1,
-                           .block_x = (uint32_t)threads,
-                           .block_y = 1,
-                           .block_z = 1,
-                           .shared_bytes = (uint32_t)shared,
-                           .stream = call->w->stream};
-  return GLINT_DRIVER_CALL(&call->cuda->driver, call->error, cuLaunchKernelEx, (&config, (CUfunction)(void *)kernel, &params, NULL));
+  glint_start start = {kernel, call->w->stream, grid, threads, shared, 0};
+  return glint_cuda_start(&call->cuda->driver, &start, params, call->error);
 }
 
 static glint_dtype input_dtype(const glint_quantize_work *w) {
@@ -296,7 +286,7 @@ static void fill_mean(const quantize_call *call, glint_quantize_mean_params *p) 
   int64_t heads = w->smooth == 1 ? l->heads_kv : w->k_mean.shape[1];
   memset(p, 0, sizeof *p);
   p->q = q->data, p->k = k->data;
-  p->q_stride = stride_of(q, l->cu_seqlens_q.data != NULL), p->k_stride = stride_of(k, l->cu_seqlens_k.data != NULL);
+  p->q_stride = glint_cuda_stride(q, l->cu_seqlens_q.data != NULL), p->k_stride = glint_cuda_stride(k, l->cu_seqlens_k.data != NULL);
   p->cu_seqlens_q = l->cu_seqlens_q.data, p->seqused_q = l->seqused_q.data;
   p->cu_seqlens_k = l->cu_seqlens_k.data, p->seqused_k = l->seqused_k.data;
   p->mean = w->k_mean.data, p->mean_batch = w->k_mean.stride[0], p->mean_head = w->k_mean.stride[1];

@@ -23,4 +23,7 @@ typedef struct glint_variant {
 extern const glint_variant glint_variants[]; /* ends with a row whose name is NULL */
 extern const int glint_variants_have_code;   /* 0: built without nvcc */
 
+/* The row of that name; -1: there is none. */
+int glint_variant_index(const char *name);
+
 #endif
